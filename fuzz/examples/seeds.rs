@@ -11,10 +11,10 @@ use sabul::Ticket;
 use sabul_units::{CongestionForm, CongestionHeader, PacketNumber, SeqNo, Span};
 use sabul_wire::block::{Record, end_block};
 use sabul_wire::control::{
-    Attribute, ChannelParams, Checkpoint, Chunking, Direction, Done, Entry, EntryKind, Extent,
-    Facts, Failure, FailureCode, HashedFile, Held, ListOptions, Message, More, Named, NamedContent,
-    NotKept, Open, Owner, Part, Range, Request, Rule, RuleKind, Seen, SeenAttributes, SeenKind,
-    ToHash, Trait, View, Whole,
+    Attribute, ChannelParams, Checkpoint, Chunking, Direction, Done, Entry, EntryKind, Expected,
+    Extent, Facts, Failure, FailureCode, HashedFile, Held, Identity, ListOptions, Message, More,
+    Named, NamedContent, NotKept, Open, Owner, Part, Range, Request, Rule, RuleKind, Seen,
+    SeenAttributes, SeenKind, ToHash, Trait, View, Whole,
 };
 use sabul_wire::{
     Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Echo, Feedback, Header, Kind, LossPolicy, Nak,
@@ -164,6 +164,8 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
         group: 100,
         hash: None,
         attributes: Some(SeenAttributes { users: None, lists: Some([3; 8]), group: 0o050 }),
+        id: Some(Identity { device: 5, inode: 6, born_ns: 7 }),
+        is_shared: true,
     };
     let failure = Failure::new(FailureCode::NotFound, "nothing there");
     Ok(vec![
@@ -188,6 +190,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                     sync: true,
                     read_back: true,
                     origins: vec![[7; 8]],
+                    expected: Expected::Same(Identity { device: 5, inode: 6, born_ns: 7 }),
                 },
             )?,
         ),
@@ -268,14 +271,19 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
             "open-remove",
             open(
                 Direction::Push,
-                Request::Remove { places: vec![b"d".to_vec()], recursive: true },
+                Request::Remove { places: vec![b"d".to_vec()], recursive: true, seen: vec![facts] },
             )?,
         ),
         (
             "open-make",
             open(
                 Direction::Push,
-                Request::MakeFolders { places: vec![b"d/e".to_vec()], parents: true, mode: None },
+                Request::MakeFolders {
+                    places: vec![b"d/e".to_vec()],
+                    parents: true,
+                    mode: None,
+                    below: facts.id,
+                },
             )?,
         ),
         (
@@ -309,6 +317,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                     count: 3,
                     why: "not permitted".into(),
                 }],
+                destination: Some(Box::new(facts)),
             }))?,
         ),
         (

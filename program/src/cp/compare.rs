@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use sabul::Session;
-use sabul::files::{Facts, Listing, Rule, RuleKind, Seen, SeenKind, View};
+use sabul::files::{Facts, Rule, RuleKind, Seen, SeenKind, View};
 use sabul::internal::compare::{
     CompareOptions, Comparison, Difference, ListOptions, Named, NamedSet, ReadParts, Selected,
     Skipped, is_journal, is_part,
@@ -22,6 +22,7 @@ use super::delta::Deltas;
 use super::entries::{Entries, changed, difference_of, lookup, tolerant, valid};
 use super::files_from::{NamedListing, checked};
 use super::guard::{Guard, Guarded};
+use super::listings::Remote;
 use super::moves::{self, NameAndFacts};
 use super::names::{Names, SentObserver, is_pattern, join, names_of};
 use super::narrow::Narrowing;
@@ -762,20 +763,6 @@ impl Compared {
                 None
             }
         }
-    }
-}
-
-/// Listing of the other machine; blocks.
-pub(super) struct Remote {
-    pub(super) listing: Listing,
-    pub(super) runtime: Handle,
-}
-
-impl Iterator for Remote {
-    type Item = Result<Seen, Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.runtime.block_on(self.listing.next()).transpose()
     }
 }
 

@@ -35,7 +35,7 @@ impl Deltas {
             return None;
         }
         Some(Self {
-            sides: Sides::of(plan, session),
+            sides: Sides::of(plan, session, None),
             is_refused: false,
             path_rate: session.known_rate().map(|rate| rate.0 as f64 / 8.0),
             read_rate: None,

@@ -16,8 +16,8 @@ use sabul::{Error, Failure, FailureCode, Session};
 use sabul_content::{Printable, RelativePath};
 use tokio::runtime::Handle;
 
-use super::compare::Remote;
 use super::entries::Entries;
+use super::listings::Remote;
 use crate::error::CliError;
 
 /// Bytes of the names in one request. Ours: half of the limit of a request.

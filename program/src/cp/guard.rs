@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sabul::Failure;
 use sabul::files::{Facts, SeenKind};
-use sabul::internal::compare::Difference;
+use sabul::internal::compare::{Difference, RenameOf};
 use sabul::internal::start_of_name;
 use sabul_front::format;
 
@@ -135,7 +135,7 @@ impl Guard {
         let versions = self.versions(&path)?;
         let is_foreign = |old: &Facts| old.kind != SeenKind::Directory && !versions.are_of(old);
         let left = match old.filter(is_foreign) {
-            Some(old) => match self.keep(&path)? {
+            Some(old) => match self.keep(&path, &old)? {
                 Ok(()) => None,
                 Err(failure) => {
                     let difference = Difference::Copy { path, source, old: Some(old) };
@@ -152,7 +152,9 @@ impl Guard {
     }
 
     /// Renames an entry of the replica.
-    fn keep(&self, path: &[u8]) -> Result<Result<(), Failure>, CliError> {
+    fn keep(&self, path: &[u8], old: &Facts) -> Result<Result<(), Failure>, CliError> {
+        let below = self.sides.destination_id()?;
+        let conditions = RenameOf { seen: Some(Facts { hash: None, ..*old }), below };
         let stem = kept_name(path, SystemTime::now());
         for number in 1..=NAMES_TRIED {
             let mut kept = stem.clone();
@@ -161,7 +163,7 @@ impl Guard {
             }
             let (from, to) =
                 (self.sides.below_destination(path), self.sides.below_destination(&kept));
-            let renamed = self.sides.session.rename(from, to, false);
+            let renamed = self.sides.session.move_compared(from, to, conditions);
             match self.sides.runtime.block_on(renamed) {
                 Ok(()) => {
                     if let Ok(mut all) = self.replica.kept.lock() {

@@ -11,8 +11,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sabul::Error;
-use sabul::files::{Facts, SeenKind, View};
-use sabul::internal::compare::{ListOptions, LocalTree, NewFile, attributes_differ, facts_of};
+use sabul::files::{Facts, Identity, SeenKind, View};
+use sabul::internal::compare::{
+    ListOptions, LocalTree, NewFile, RenameOf, attributes_differ, facts_of,
+};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -50,7 +52,9 @@ pub(super) fn carry_out(
     extras: &mut Vec<NameAndFacts>,
 ) -> Vec<Adjusted> {
     let moves = hashed(sides, candidates(new, extras));
-    let moved: Vec<Move> = sides.runtime.block_on(rename_all(sides, folders, moves));
+    // Without the directory that was compared, all files are sent.
+    let Ok(id) = sides.destination_id() else { return Vec::new() };
+    let moved: Vec<Move> = sides.runtime.block_on(rename_all(sides, folders, moves, id));
     let from: BTreeSet<&[u8]> = moved.iter().map(|it| &it.from[..]).collect();
     let to: BTreeMap<&[u8], Facts> = moved.iter().map(|it| (&it.to[..], it.old)).collect();
     extras.retain(|(path, _)| !from.contains(&path[..]));
@@ -139,23 +143,26 @@ async fn rename_all(
     sides: &Sides,
     folders: &BTreeMap<Vec<u8>, u32>,
     moves: Vec<Hashed>,
+    id: Option<Identity>,
 ) -> Vec<Move> {
     let folders = needed(folders, moves.iter().map(|(it, _)| &it.to[..]));
     if sides.new == NewFile::AtPeer {
         // The other machine chose the new names.
-        let Ok(tree) = LocalTree::open(&sides.local_destination()) else { return Vec::new() };
+        let tree = LocalTree::open(&sides.local_destination(), id);
+        let Ok(tree) = tree else { return Vec::new() };
         for (folder, mode) in folders {
             let _ = tree.make(folder, mode);
         }
-        let renamed =
-            |(it, hash): Hashed| tree.take_over(&it.from, &it.to, &hash).is_ok().then_some(it);
+        let renamed = |(it, hash): Hashed| {
+            tree.take_over(&it.from, &it.to, &hash, &it.old).is_ok().then_some(it)
+        };
         return moves.into_iter().filter_map(renamed).collect();
     }
     for some in folders.chunk_by(|one, next| one.1 == next.1) {
         for some in some.chunks(PLACES_AT_ONCE) {
             let places = some.iter().map(|(folder, _)| sides.below_destination(folder)).collect();
             // A folder that cannot be created fails the renames into it.
-            let _ = sides.session.make_folders_as(places, some[0].1).await;
+            let _ = sides.session.make_folders_as(places, some[0].1, id).await;
         }
     }
     let room = Arc::new(Semaphore::new(RENAMES_AT_ONCE));
@@ -165,7 +172,8 @@ async fn rename_all(
         let (from, to) = (sides.below_destination(&it.from), sides.below_destination(&it.to));
         tasks.spawn(async move {
             let _permit = room.acquire().await.ok()?;
-            session.take_over(from, to, hash).await.is_ok().then_some(it)
+            let conditions = RenameOf { seen: Some(Facts { hash: None, ..it.old }), below: id };
+            session.take_over(from, to, hash, conditions).await.is_ok().then_some(it)
         });
     }
     tasks.join_all().await.into_iter().flatten().collect()
@@ -191,16 +199,10 @@ mod tests {
     fn file(path: &str, size: u64, modified_ns: i64) -> NameAndFacts {
         let modified_ns = Some(modified_ns);
         let (mode, owner, group) = (0o644, 0, 0);
-        let facts = Facts {
-            kind: SeenKind::File,
-            size,
-            mode,
-            modified_ns,
-            owner,
-            group,
-            hash: None,
-            attributes: None,
-        };
+        let (kind, hash, attributes) = (SeenKind::File, None, None);
+        let (id, is_shared) = (None, false);
+        let facts =
+            Facts { kind, size, mode, modified_ns, owner, group, hash, attributes, id, is_shared };
         (path.into(), facts)
     }
 

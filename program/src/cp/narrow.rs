@@ -46,6 +46,6 @@ impl Narrowing {
 
 /// Change of the permission bits of a directory with this metadata.
 pub(super) fn narrowed(path: Vec<u8>, old: &Facts, mode: u32) -> NewMetadata {
-    let seen = Some(Facts { hash: None, attributes: None, ..*old });
+    let seen = Facts { hash: None, attributes: None, ..*old };
     NewMetadata { path, mode: Some(mode), modified_ns: None, owner: None, seen }
 }

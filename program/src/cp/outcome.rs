@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
+use sabul::files::Identity;
 use sabul_content::Printable;
 use sabul_front::control_socket::Job;
 use sabul_front::failures::Machines;
@@ -41,6 +42,8 @@ pub(super) struct Outcome {
     pub(super) selecting: Selecting,
     /// Result of the comparison of both ends, from the last attempt.
     pub(super) compared: Compared,
+    /// Identity of the destination of a synchronisation.
+    pub(super) destination: Option<Identity>,
     /// Number of removed entries.
     pub(super) removed: u64,
     /// Reason why entries were not removed, their metadata was not set, or no receipt was written.
@@ -69,6 +72,7 @@ impl Outcome {
             recorder: None,
             selecting,
             compared: Compared::default(),
+            destination: None,
             removed: 0,
             incomplete: Vec::new(),
             receipt,

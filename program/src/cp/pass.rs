@@ -10,7 +10,6 @@ use sabul_front::json::{ErrorJson, TransferJson};
 use sabul_front::lines::{CopyEvent, LineBuilder};
 use sabul_front::pipe::Pipe;
 use sabul_front::progress_line::MinimumRate;
-
 use tokio::runtime::Handle;
 
 use super::compare::{self, Adjusted, Compared, Comparing, ListedArgs};
@@ -23,7 +22,8 @@ use super::plan::Plan;
 use super::report::Recorder;
 use super::sides::Sides;
 use super::summary::{entries, name_way, print_failures};
-use super::sync::{ReadingTops, Selecting, Sync, Target};
+use super::sync::{Selecting, Sync, Target};
+use super::tops::TopsReader;
 use super::totals::sum;
 use crate::args::CopyArgs;
 use crate::error::CliError;
@@ -69,11 +69,18 @@ enum Started {
 }
 
 /// Changes of directories that lose rights at the destination.
-fn narrowing(plan: &Plan, session: &Session) -> Narrowing {
+fn narrowing(plan: &Plan, session: &Session, tops: Option<&Arc<TopsReader>>) -> Narrowing {
     let (plan, session, runtime) = (plan.clone(), session.clone(), Handle::current());
+    let tops = tops.cloned();
     Narrowing::new(Box::new(move |changes| {
-        let target = Target::of(&plan, &session, false);
-        let _ = runtime.block_on(target.set_metadata(changes));
+        let set = async {
+            let id = match &tops {
+                Some(tops) => tops.get().await?.id(),
+                None => None,
+            };
+            Target::of(&plan, &session, false, [id, None]).set_metadata(changes).await
+        };
+        let _: Result<(), CliError> = runtime.block_on(set);
     }))
 }
 
@@ -83,7 +90,8 @@ async fn start(
     plan: &Plan,
     session: &Session,
     options: &TransferOptions,
-    (selecting, tops): (&Selecting, Option<&mut ReadingTops>),
+    selecting: &Selecting,
+    tops: Option<&Arc<TopsReader>>,
     pipe: Pipe,
 ) -> Result<Started, CliError> {
     let comparing = match selecting.order(args, plan) {
@@ -93,10 +101,11 @@ async fn start(
             order.deltas = has_deltas.then(|| Deltas::of(plan, session)).flatten();
             let has_moves = selecting.sync.as_ref().is_some_and(Sync::has_moves);
             let has_moves = has_moves && !selecting.is_dry;
-            order.moves = has_moves.then(|| Sides::of(plan, session));
+            order.moves = has_moves.then(|| Sides::of(plan, session, tops));
             let replica = selecting.sync.as_ref().and_then(Sync::replica);
-            order.narrowing = (!selecting.is_dry).then(|| narrowing(plan, session));
-            order.guard = replica.map(|replica| Guard::new(replica, Sides::of(plan, session)));
+            order.narrowing = (!selecting.is_dry).then(|| narrowing(plan, session, tops));
+            order.guard =
+                replica.map(|replica| Guard::new(replica, Sides::of(plan, session, tops)));
             Comparing::start(&args.listed(), plan, session, order)?
         }
         None => None,
@@ -108,8 +117,11 @@ async fn start(
             (Some(names), task) => (Some(names), Some(task)),
             (None, task) => {
                 match task.await.map_err(|_| CliError::failed("the comparison failed"))? {
-                    // A transfer without entries removes the journal of an interrupted one.
-                    Ok(compared) if compared.has_journal && !selecting.is_dry => {
+                    // A transfer without entries makes the directory, and removes the journal of an interrupted one.
+                    Ok(compared)
+                        if !selecting.is_dry
+                            && (compared.has_journal || makes_top(selecting, tops).await?) =>
+                    {
                         let done = tokio::spawn(std::future::ready(Ok(compared)));
                         (Some(Names::none()), Some(done))
                     }
@@ -122,11 +134,26 @@ async fn start(
         },
         None => (None, None),
     };
-    if let (Some(sync), Some(tops)) = (&selecting.sync, tops) {
-        sync.narrow_top(plan, session, tops.get().await?).await;
+    let mut options = options.clone();
+    if let Some(tops) = tops {
+        if let Some(sync) = &selecting.sync {
+            sync.narrow_top(plan, session, tops).await?;
+        }
+        options.expected = tops.get().await?.expected;
     }
-    let transfer = plan.start(session, args, options, pipe, names).await?;
+    let transfer = plan.start(session, args, &options, pipe, names).await?;
     Ok(Started::Transfer(transfer, task))
+}
+
+/// Whether the transfer has to make the destination although no entry needs a copy.
+async fn makes_top(
+    selecting: &Selecting,
+    tops: Option<&Arc<TopsReader>>,
+) -> Result<bool, CliError> {
+    Ok(match (&selecting.sync, tops) {
+        (Some(sync), Some(tops)) => sync.makes_top(&tops.get().await?),
+        _ => false,
+    })
 }
 
 /// Runs the transfer, and a second one for the entries that another kind of entry blocked.
@@ -173,11 +200,12 @@ async fn transfer(
     // Beside the comparison, so that this costs no round trip.
     let is_sync = outcome.selecting.sync.is_some();
     let is_dry = is_sync && outcome.selecting.is_dry;
-    let chmod = args.chmod.clone().unwrap_or_default();
-    let mut tops = (is_sync && !is_dry)
-        .then(|| ReadingTops::start(plan.clone(), session.clone(), chmod, args.archive));
+    let trash = outcome.selecting.sync.as_ref().and_then(Sync::trash);
+    let tops = (is_sync && !is_dry)
+        .then(|| TopsReader::start(plan, session, args, trash, outcome.destination));
+    let tops = tops.as_ref();
     let started = tokio::select! {
-        started = start(args, plan, session, options, (&outcome.selecting, tops.as_mut()), pipe) => started,
+        started = start(args, plan, session, options, &outcome.selecting, tops, pipe) => started,
         () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
     };
     let mut comparing = None;
@@ -201,7 +229,11 @@ async fn transfer(
         outcome.compared = task.await.map_err(|_| CliError::failed("the comparison failed"))??;
     }
     take_failures(&mut report, outcome);
-    complete(args, plan, session, interrupt, outcome, &report, tops).await?;
+    if let Some(tops) = tops {
+        let found = tops.get().await?.destination.or(report.destination);
+        outcome.destination = found.and_then(|found| found.id);
+    }
+    complete(args, plan, session, interrupt, outcome, &report, tops.map(|tops| &**tops)).await?;
     if is_dry {
         return Ok(report);
     }
@@ -266,7 +298,7 @@ async fn complete(
     interrupt: &Interrupt,
     outcome: &mut Outcome,
     report: &Report,
-    tops: Option<ReadingTops>,
+    tops: Option<&TopsReader>,
 ) -> Result<(), CliError> {
     let sync = outcome.selecting.sync.as_ref();
     if let (Some(sync), None) = (sync, &tops) {
@@ -278,11 +310,11 @@ async fn complete(
     }
     let changed = tokio::select! {
         changed = async {
-            let (Some(sync), Some(mut tops)) = (sync, tops) else {
+            let (Some(sync), Some(tops)) = (sync, tops) else {
                 return adjust(args, plan, session, outcome).await.map(|()| 0);
             };
             let tops = tops.get().await?;
-            sync.complete(plan, session, report, &outcome.compared, tops).await
+            sync.complete(plan, session, report, &outcome.compared, &tops).await
         } => changed,
         () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
     };
@@ -320,9 +352,9 @@ async fn adjust(
         mode: modes.then_some(mode_of(source, Some(old)) & 0o1777),
         modified_ns: source.modified_ns,
         owner: owners.then_some(Owner { user: source.owner, group: source.group }),
-        seen: Some(recognized(source, old)),
+        seen: recognized(source, old),
     };
-    let target = Target::of(&place, session, false);
+    let target = Target::of(&place, session, false, [None; 2]);
     target.set_metadata(adjusted.iter().map(change).collect()).await
 }
 

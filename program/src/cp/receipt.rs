@@ -20,8 +20,8 @@ use sabul_content::Printable;
 use sabul_units::{count, show_bytes};
 use tokio::runtime::Handle;
 
-use super::compare::Remote;
 use super::entries::Entries;
+use super::listings::Remote;
 use super::names::join;
 use super::plan::{Plan, source_set};
 use crate::args::{CopyArgs, ReceiptArgs};

@@ -3,13 +3,17 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sabul::Session;
+use sabul::files::Identity;
 use sabul::internal::compare::NewFile;
 use tokio::runtime::Handle;
 
 use super::names::{below, join, means_content};
 use super::plan::Plan;
+use super::tops::TopsReader;
+use crate::error::CliError;
 
 /// Places of entries at both ends, and the session to the other end.
 #[derive(Clone)]
@@ -22,10 +26,12 @@ pub(super) struct Sides {
     sources: Vec<(Vec<u8>, Vec<u8>)>,
     /// Directory that takes the sources.
     to: Vec<u8>,
+    /// Identity of that directory.
+    tops: Option<Arc<TopsReader>>,
 }
 
 impl Sides {
-    pub(super) fn of(plan: &Plan, session: &Session) -> Self {
+    pub(super) fn of(plan: &Plan, session: &Session, tops: Option<&Arc<TopsReader>>) -> Self {
         let name = |source: &[u8]| match means_content(source) {
             true => Vec::new(),
             false => source.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec(),
@@ -41,7 +47,14 @@ impl Sides {
                 (NewFile::AtPeer, sources, destination.as_bytes().to_vec())
             }
         };
-        Self { session: session.clone(), runtime: Handle::current(), new, sources, to }
+        let tops = tops.cloned();
+        Self { session: session.clone(), runtime: Handle::current(), new, sources, to, tops }
+    }
+
+    /// Identity of the directory that takes the sources; `None` if that is not compared. Blocks.
+    pub(super) fn destination_id(&self) -> Result<Option<Identity>, CliError> {
+        let Some(tops) = &self.tops else { return Ok(None) };
+        Ok(self.runtime.block_on(tops.get())?.id())
     }
 
     /// Place of an entry at the destination.

@@ -8,23 +8,22 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use sabul::files::{Facts, NewMetadata, Owner, SeenKind, View};
+use sabul::files::{Expected, Facts, Identity, NewMetadata, Owner, SeenKind, View};
 use sabul::internal::compare::{
-    CompareOptions, Difference, ListOptions, LocalTree, Named, ReadParts, differing_attributes,
-    facts_of, facts_with, mode_of, recognized,
+    CompareOptions, Difference, ListOptions, LocalTree, Named, ReadParts, RenameOf,
+    differing_attributes, facts_of, mode_of, recognized,
 };
-use sabul::internal::{Chmod, escape_pattern};
 use sabul::{Failure, FailureCode, Report, Session};
 use sabul_content::Printable;
-use tokio::task::JoinHandle;
 
 use super::compare::{Compared, Observer, Order};
 use super::guard::Replica;
-use super::names::{below, join, means_content};
+use super::names::{below, join};
 use super::narrow::narrowed;
 use super::plan::Plan;
 use super::plan_file::{PlanWriter, Planned};
 use super::sides::local_directory;
+use super::tops::{Tops, TopsReader, look_up};
 use crate::args::{CopyArgs, SyncArgs};
 use crate::error::CliError;
 use crate::output;
@@ -161,6 +160,18 @@ impl Sync {
         })
     }
 
+    /// Whether the transfer has to make the destination although no entry needs a copy.
+    pub(super) fn makes_top(&self, tops: &Tops) -> bool {
+        !self.options.existing
+            && tops.source.is_some()
+            && matches!(tops.expected, Expected::New { .. })
+    }
+
+    /// Directory for removed files.
+    pub(super) fn trash(&self) -> Option<&Path> {
+        self.trash.as_deref()
+    }
+
     /// Whether only named entries are compared.
     pub(super) const fn has_names(&self) -> bool {
         self.names.is_some()
@@ -247,7 +258,8 @@ impl Sync {
         compared: &Compared,
         tops: &Tops,
     ) -> Result<u64, CliError> {
-        let target = Target::of(plan, session, self.has_rules);
+        let id = tops.destination.or(report.destination).and_then(|found| found.id);
+        let target = Target::of(plan, session, self.has_rules, [id, tops.trash]);
         let removed = self.remove(&target, report, compared).await;
         let is_changed = removed.as_ref().is_ok_and(|removed| *removed > 0)
             || compared.entries + compared.moved_files > 0
@@ -255,43 +267,34 @@ impl Sync {
         let is_equal = |source: &Facts| {
             tops.destination.is_some_and(|destination| self.options.is_same(source, &destination))
         };
-        let seen = tops.destination;
-        let mut top = tops.source.filter(|source| is_changed || !is_equal(source));
-        // No entry was copied that would have made the directory.
-        if top.is_some()
-            && tops.destination.is_none()
-            && compared.entries + compared.moved_files == 0
+        let top = tops.source.filter(|source| is_changed || !is_equal(source));
+        // The transfer has made a new directory.
+        let top = top.zip(tops.destination.or(report.destination));
+        let mut adjusted = self.adjust(&target, compared, top).await;
+        if let (Err(_), Some((source, seen))) = (&adjusted, top)
+            && let Some(now) = target.changed_top(&seen).await
         {
-            match self.options.existing {
-                true => top = None,
-                false => {
-                    let mode = tops.source.map_or(0o777, |source| source.mode);
-                    target.make_folder(target.to.clone(), mode).await?;
-                }
-            }
+            adjusted = self.adjust(&target, compared, Some((source, now))).await;
         }
-        let adjusted = self.adjust(&target, compared, top.map(|source| (source, seen))).await;
         removed.and_then(|removed| adjusted.map(|()| removed))
     }
 
-    /// Removes the rights that the destination itself loses, before content is copied there, or makes a private directory. A
-    /// failure shows itself when its other metadata is set.
-    pub(super) async fn narrow_top(&self, plan: &Plan, session: &Session, tops: &mut Tops) {
-        let target = Target::of(plan, session, false);
-        let Some(source) = tops.source.filter(|_| self.options.modes) else { return };
-        let Some(old) = &mut tops.destination else {
-            let slashes = target.to.iter().rev().take_while(|&&byte| byte == b'/').count();
-            let place = &target.to[..target.to.len() - slashes];
-            if let Some(above) = parent(place).filter(|above| !above.is_empty()) {
-                let _ = target.make_folder(above.to_vec(), 0o777).await;
-            }
-            let _ = target.make_folder(place.to_vec(), PRIVATE).await;
-            return;
-        };
-        let Some(mode) = self.options.narrowed(&source, old) else { return };
-        if target.set_metadata(vec![narrowed(Vec::new(), old, mode)]).await.is_ok() {
-            old.mode = mode;
+    /// Removes the rights that the destination itself loses, before content is copied there. A failure shows itself when
+    /// its other metadata is set. The receiver makes a new destination private.
+    pub(super) async fn narrow_top(
+        &self,
+        plan: &Plan,
+        session: &Session,
+        reader: &TopsReader,
+    ) -> Result<(), CliError> {
+        let tops = reader.get().await?;
+        let Some((source, old)) = tops.source.zip(tops.destination) else { return Ok(()) };
+        let Some(mode) = self.options.narrowed(&source, &old) else { return Ok(()) };
+        let target = Target::of(plan, session, false, [tops.id(), None]);
+        if target.set_metadata(vec![narrowed(Vec::new(), &old, mode)]).await.is_ok() {
+            reader.narrowed(mode);
         }
+        Ok(())
     }
 
     /// Removes the entries that exist only at the destination. Returns the number of removed entries.
@@ -318,29 +321,36 @@ impl Sync {
         &self,
         target: &Target<'_>,
         compared: &Compared,
-        top: Option<(Facts, Option<Facts>)>,
+        top: Option<(Facts, Facts)>,
     ) -> Result<(), CliError> {
         let top = top.iter().map(|(facts, seen)| (Vec::new(), facts, *seen));
         let entries = compared.adjusted.iter();
-        let entries = entries.map(|it| (it.path.clone(), &it.source, Some(it.old)));
-        let change = |(path, facts, seen): (Vec<u8>, &Facts, Option<Facts>)| NewMetadata {
+        let entries = entries.map(|it| (it.path.clone(), &it.source, it.old));
+        let change = |(path, facts, seen): (Vec<u8>, &Facts, Facts)| NewMetadata {
             path,
-            mode: self.options.modes.then_some(mode_of(facts, seen.as_ref()) & 0o1777),
+            mode: self.options.modes.then_some(mode_of(facts, Some(&seen)) & 0o1777),
             modified_ns: facts.modified_ns.filter(|_| !self.options.size_only),
             owner: self.options.owners.then_some(Owner { user: facts.owner, group: facts.group }),
-            seen: seen.map(|seen| recognized(facts, &seen)),
+            seen: recognized(facts, &seen),
         };
         target.set_metadata(entries.chain(top).map(change).collect()).await
     }
 }
 
 impl<'a> Target<'a> {
-    pub(super) fn of(plan: &Plan, session: &'a Session, has_rules: bool) -> Self {
+    /// The destination, and the directory for removed files, are recognized by these identities.
+    pub(super) fn of(
+        plan: &Plan,
+        session: &'a Session,
+        has_rules: bool,
+        ids: [Option<Identity>; 2],
+    ) -> Self {
+        let [id, trash_id] = ids;
         let to = match plan {
             Plan::Put { destination, .. } => destination.path.clone(),
             Plan::Get { destination, .. } => destination.as_bytes().to_vec(),
         };
-        Self { session: plan.is_put().then_some(session), to, has_rules }
+        Self { session: plan.is_put().then_some(session), to, has_rules, id, trash_id }
     }
 }
 
@@ -351,6 +361,8 @@ pub(super) struct Target<'a> {
     to: Vec<u8>,
     /// Some entries can be excluded.
     has_rules: bool,
+    id: Option<Identity>,
+    trash_id: Option<Identity>,
 }
 
 impl Target<'_> {
@@ -360,14 +372,17 @@ impl Target<'_> {
         let is_left = |facts: &Facts| !is_moved || facts.kind == SeenKind::Directory;
         let moved = extras.iter().filter(|(_, facts)| !is_left(facts)).count() as u64;
         let left: Vec<_> = extras.iter().rev().filter(|(_, facts)| is_left(facts)).collect();
-        let places: Vec<Vec<u8>> = left.iter().map(|(path, _)| below(&self.to, path)).collect();
+        let place = |(path, facts): &&(Vec<u8>, Facts)| {
+            (below(&self.to, path), Facts { hash: None, ..*facts })
+        };
+        let places: Vec<(Vec<u8>, Facts)> = left.iter().map(place).collect();
         let (mut removed, mut failures) = (moved, Vec::new());
         let mut at = 0;
         while at < places.len() {
-            let now = &places[at..at + portion(&places[at..], Vec::len)];
+            let now = &places[at..at + portion(&places[at..], |(place, _)| place.len())];
             match self.session {
                 Some(session) => {
-                    let changed = session.remove(now.to_vec(), false).await?;
+                    let changed = session.remove_compared(now.to_vec()).await?;
                     removed += changed.names;
                     let failed = changed.failures.into_iter();
                     let failed = failed.map(|(index, failure)| {
@@ -378,8 +393,8 @@ impl Target<'_> {
                 None => {
                     // The other machine chose the names, and other users can change directories meanwhile.
                     let tree = self.local_tree()?;
-                    for (index, (path, _)) in left.iter().enumerate().skip(at).take(now.len()) {
-                        match tree.remove(path) {
+                    for (index, (path, seen)) in left.iter().enumerate().skip(at).take(now.len()) {
+                        match tree.remove(path, seen) {
                             Ok(()) => removed += 1,
                             Err(failure) => {
                                 let is_filled = failure.code == FailureCode::Refused;
@@ -414,10 +429,7 @@ impl Target<'_> {
         match self.session {
             Some(session) => {
                 for change in &mut changes {
-                    change.path = match &change.path[..] {
-                        [] => self.to.clone(),
-                        path => below(&self.to, path),
-                    };
+                    change.path = below(&self.to, &change.path);
                 }
                 let mut rest = &changes[..];
                 while !rest.is_empty() {
@@ -444,22 +456,35 @@ impl Target<'_> {
         }
     }
 
+    /// Metadata of a private destination that another copy has changed since it was seen. A new destination is private, and
+    /// each copy into it sets the metadata of its own source.
+    async fn changed_top(&self, seen: &Facts) -> Option<Facts> {
+        let place = if self.to.is_empty() { b"." } else { &self.to[..] };
+        let now = match self.session {
+            Some(session) => look_up(session, place, ReadParts::default()).await.ok()??.ok()?,
+            None => facts_of(&local_directory(&self.to).join("."), false)?,
+        };
+        let is_changed = [now.mode, now.owner, now.group] != [seen.mode, seen.owner, seen.group];
+        let is_new = seen.mode & 0o777 == PRIVATE && now.id == seen.id && is_changed;
+        is_new.then_some(Facts { attributes: seen.attributes, ..now })
+    }
+
     /// Moves files and links below a directory of the destination's machine.
     async fn keep(&self, extras: &[(Vec<u8>, Facts)], trash: &Path) -> Result<(), CliError> {
         let folders = self.modes_of(folders_of(extras)).await?;
         let place = trash.as_os_str().as_bytes();
         if let Some(above) = parent(place).filter(|above| !above.is_empty()) {
             // The directories above stand for none of the destination. A failure shows itself in the next step.
-            let _ = self.make_folder(above.to_vec(), 0o777).await;
+            let _ = self.make_folder(above.to_vec(), 0o777, None).await;
         }
         let top = folders.get(&b""[..]).copied();
-        self.make_folder(place.to_vec(), top.unwrap_or(PRIVATE)).await?;
-        let trash = Trash::open(self, trash)?;
+        self.make_folder(place.to_vec(), top.unwrap_or(PRIVATE), None).await?;
+        let trash = Trash::open(self, trash).await?;
         for (folder, mode) in folders.iter().filter(|(folder, _)| !folder.is_empty()) {
             trash.make_folder_instead(self, folder, *mode).await?;
         }
-        for (path, _) in extras.iter().filter(|(_, facts)| facts.kind != SeenKind::Directory) {
-            trash.keep_file(path).await?;
+        for (path, seen) in extras.iter().filter(|(_, facts)| facts.kind != SeenKind::Directory) {
+            trash.keep_file(path, &Facts { hash: None, ..*seen }).await?;
         }
         Ok(())
     }
@@ -502,15 +527,21 @@ impl Target<'_> {
 
     /// Opens the destination on this machine.
     fn local_tree(&self) -> Result<LocalTree, CliError> {
-        Ok(LocalTree::open(&local_directory(&self.to)).map_err(sabul::Error::from)?)
+        Ok(LocalTree::open(&local_directory(&self.to), self.id).map_err(sabul::Error::from)?)
     }
 
     /// Makes a directory and the missing ones above. New directories get these permission bits, less the umask.
-    async fn make_folder(&self, folder: Vec<u8>, mode: u32) -> Result<(), CliError> {
+    /// With `below`, the directory before the mark of the path must have this identity at the other machine.
+    async fn make_folder(
+        &self,
+        folder: Vec<u8>,
+        mode: u32,
+        below: Option<Identity>,
+    ) -> Result<(), CliError> {
         let fail = |failure: Failure| Err(CliError::from(sabul::Error::from(failure)));
         match self.session {
             Some(session) => {
-                let changed = session.make_folders_as(vec![folder], mode).await?;
+                let changed = session.make_folders_as(vec![folder], mode, below).await?;
                 changed.failures.into_iter().next().map_or(Ok(()), |(_, failure)| fail(failure))
             }
             None => {
@@ -528,20 +559,27 @@ impl Target<'_> {
 /// followed.
 enum Trash<'a> {
     Here { destination: LocalTree, trash: LocalTree },
-    There { session: &'a Session, destination: &'a [u8], trash: Vec<u8> },
+    There { session: &'a Session, destination: &'a [u8], trash: Vec<u8>, id: Option<Identity> },
 }
 
 impl<'a> Trash<'a> {
-    /// Opens an existing directory.
-    fn open(target: &'a Target<'_>, trash: &Path) -> Result<Self, CliError> {
+    /// Opens an existing directory. A directory that was there at the start must be the same.
+    async fn open(target: &'a Target<'_>, trash: &Path) -> Result<Self, CliError> {
         Ok(match target.session {
             Some(session) => {
                 let trash = trash.as_os_str().as_bytes().to_vec();
-                Self::There { session, destination: &target.to, trash }
+                let id = match target.trash_id {
+                    None => {
+                        let found = look_up(session, &trash, ReadParts::default()).await?;
+                        found.and_then(Result::ok).and_then(|it| it.id)
+                    }
+                    id => id,
+                };
+                Self::There { session, destination: &target.to, trash, id }
             }
             None => Self::Here {
                 destination: target.local_tree()?,
-                trash: LocalTree::open(trash).map_err(sabul::Error::from)?,
+                trash: LocalTree::open(trash, target.trash_id).map_err(sabul::Error::from)?,
             },
         })
     }
@@ -554,7 +592,9 @@ impl<'a> Trash<'a> {
     ) -> Result<(), CliError> {
         match self {
             Self::Here { trash, .. } => Ok(trash.make(folder, mode).map_err(sabul::Error::from)?),
-            Self::There { trash, .. } => target.make_folder(below(trash, folder), mode).await,
+            Self::There { trash, id, .. } => {
+                target.make_folder(below(trash, folder), mode, *id).await
+            }
         }
     }
 
@@ -569,9 +609,12 @@ impl<'a> Trash<'a> {
         for number in 1..KEPT_OF_A_NAME {
             let to = numbered(folder, number);
             let renamed = match self {
-                Self::Here { trash, .. } => trash.move_to(folder, trash, &to).map_err(Into::into),
-                Self::There { session, trash, .. } => {
-                    session.rename(below(trash, folder), below(trash, &to), false).await
+                Self::Here { trash, .. } => {
+                    trash.move_to(folder, trash, &to, None).map_err(Into::into)
+                }
+                Self::There { session, trash, id, .. } => {
+                    let conditions = RenameOf { seen: None, below: *id };
+                    session.move_compared(below(trash, folder), below(trash, &to), conditions).await
                 }
             };
             match renamed {
@@ -584,96 +627,27 @@ impl<'a> Trash<'a> {
     }
 
     /// Moves a file. An earlier file of the same name in the trash stays: the new file gets a number.
-    async fn keep_file(&self, path: &[u8]) -> Result<(), CliError> {
-        let mut result = self.move_file(path, path).await;
+    async fn keep_file(&self, path: &[u8], seen: &Facts) -> Result<(), CliError> {
+        let mut result = self.move_file(path, path, seen).await;
         for number in 1..KEPT_OF_A_NAME {
             if !matches!(result, Err(sabul::Error::Exists(_))) {
                 break;
             }
-            result = self.move_file(path, &numbered(path, number)).await;
+            result = self.move_file(path, &numbered(path, number), seen).await;
         }
         Ok(result?)
     }
 
-    async fn move_file(&self, from: &[u8], to: &[u8]) -> Result<(), sabul::Error> {
+    async fn move_file(&self, from: &[u8], to: &[u8], seen: &Facts) -> Result<(), sabul::Error> {
         match self {
-            Self::Here { destination, trash } => Ok(destination.move_to(from, trash, to)?),
-            Self::There { session, destination, trash } => {
-                session.rename(below(destination, from), below(trash, to), false).await
+            Self::Here { destination, trash } => {
+                Ok(destination.move_to(from, trash, to, Some(seen))?)
+            }
+            Self::There { session, destination, trash, id } => {
+                let conditions = RenameOf { seen: Some(*seen), below: *id };
+                session.move_compared(below(destination, from), below(trash, to), conditions).await
             }
         }
-    }
-}
-
-/// Metadata of the two directories of which the content is synchronised; `None` if a directory is missing, or is an
-/// entry itself.
-#[derive(Debug, Default)]
-pub(super) struct Tops {
-    source: Option<Facts>,
-    destination: Option<Facts>,
-}
-
-/// Metadata of both directories, which is read beside the comparison.
-#[derive(Debug)]
-pub(super) enum ReadingTops {
-    Running(JoinHandle<Result<Tops, CliError>>),
-    Read(Tops),
-}
-
-impl ReadingTops {
-    /// Starts to read the metadata of both ends.
-    pub(super) fn start(plan: Plan, session: Session, chmod: Chmod, attributes: bool) -> Self {
-        Self::Running(tokio::spawn(Tops::read(plan, session, chmod, attributes)))
-    }
-
-    /// Waits for the metadata.
-    pub(super) async fn get(&mut self) -> Result<&mut Tops, CliError> {
-        if let Self::Running(task) = self {
-            let read = task.await.map_err(|_| CliError::failed("the comparison failed"))?;
-            *self = Self::Read(read?);
-        }
-        match self {
-            Self::Read(tops) => Ok(tops),
-            Self::Running(_) => Err(CliError::failed("the comparison failed")),
-        }
-    }
-}
-
-impl Tops {
-    /// Reads the metadata of both ends, if requested with extended attributes.
-    async fn read(
-        plan: Plan,
-        session: Session,
-        chmod: Chmod,
-        attributes: bool,
-    ) -> Result<Self, CliError> {
-        let parts = ReadParts { content: false, attributes };
-        let there = async |place: &[u8]| -> Result<Option<Facts>, CliError> {
-            let mut place = escape_pattern(place);
-            place.extend(b"/.");
-            let options = ListOptions { attributes, ..ListOptions::default() };
-            let mut listing = session.list_for_copy(vec![place], View::Itself, options)?;
-            Ok(listing.next().await?.and_then(|seen| seen.outcome.ok()))
-        };
-        let here = |place: &OsStr| facts_with(&Path::new(place).join("."), parts);
-        let mut tops = match &plan {
-            Plan::Put { sources, destination } => match sources.first() {
-                Some(source)
-                    if means_content(source.as_bytes()) && !destination.path.is_empty() =>
-                {
-                    Self { source: here(source), destination: there(&destination.path).await? }
-                }
-                _ => Self::default(),
-            },
-            Plan::Get { sources, destination, .. } => match sources.first() {
-                Some(source) if means_content(source) => {
-                    Self { source: there(source).await?, destination: here(destination) }
-                }
-                _ => Self::default(),
-            },
-        };
-        tops.source.iter_mut().for_each(|facts| chmod.change_facts(facts));
-        Ok(tops)
     }
 }
 

@@ -56,6 +56,8 @@ mod tests {
             group: 0,
             hash: Some([1; 32]),
             attributes: Some(SeenAttributes { users: None, lists: lists.map(|it| [it; 8]), group }),
+            id: None,
+            is_shared: false,
         };
         let (source, old) = (facts(Some(1), 0o040), facts(Some(2), 0o070));
         assert!(attributes_differ(&source, &old) && !attributes_differ(&source, &source));

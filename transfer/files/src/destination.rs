@@ -21,11 +21,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabul_content::{Checkpoints, Printable, Tree};
-use sabul_wire::control::{Checkpoint, Entry, EntryKind, Failure, FailureCode, NotKept};
+use sabul_wire::control::{
+    Checkpoint, Entry, EntryKind, Expected, Facts, Failure, FailureCode, NotKept,
+};
 
 use super::base::refuse_kept;
 use super::entry_error::{EntryError, MAX_KEPT_FAILURES, entry_error, write_failure};
 use super::group::{Group, Verified};
+use super::identity::is_new as is_new_directory;
 use super::metadata::{LostMetadata, keep_metadata};
 use super::part::{Part, reclaim};
 use super::pool::{FilePool, SMALL_BYTES};
@@ -34,8 +37,8 @@ use crate::acl;
 use crate::disk::{Disk, DiskFile};
 use crate::root::{FileId, LinkTarget, RootDir, RootLink, RootPath};
 pub use place::Destination;
-use place::Place;
 pub(super) use place::make_all;
+use place::{Place, hold};
 pub(super) use resume::ResumeIndex;
 
 /// Maximum memory in bytes of directories that wait for their metadata, except directories in use. Ours: beyond this,
@@ -59,10 +62,15 @@ impl FileReceiver {
         destination: &Destination,
         transfer: u32,
     ) -> Result<Self, Failure> {
-        let origins = &destination.origins;
-        let place = Place::resolve(&*disk, destination, |path| {
-            resume::interrupted_head(&*disk, path, origins)
-        })?;
+        let (disk, place) = match destination.expected {
+            Expected::Any => {
+                let origins = &destination.origins;
+                let interrupted = |path: &_| resume::interrupted_head(&*disk, path, origins);
+                let place = Place::resolve(&*disk, destination, interrupted)?;
+                (disk, place)
+            }
+            _ => hold(disk, destination)?,
+        };
         let pool = Arc::new(FilePool::for_disk(&*disk));
         let sink = FileSink {
             group: Group::new(Arc::clone(&disk), Arc::clone(&pool)),
@@ -93,19 +101,32 @@ impl FileReceiver {
 }
 
 /// Opens the sandbox root for a local path of the user, and returns the destination inside the sandbox. The local
-/// path may lead through symbolic links; received paths may not.
+/// path may lead through symbolic links; received paths may not. A directory that is expected as a new one is not created
+/// here.
 ///
 /// # Errors
 /// If the directory does not exist and cannot be created.
-pub fn local_destination(path: &Path, into_directory: bool) -> Result<(RootDir, Vec<u8>), Failure> {
+pub fn local_destination(
+    path: &Path,
+    into_directory: bool,
+    expected: Expected,
+) -> Result<(RootDir, Vec<u8>), Failure> {
     let bytes = path.as_os_str().as_bytes();
     let fail = |error: io::Error| write_failure(bytes, &error);
-    let is_directory = fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
-    if !is_directory && (into_directory || bytes.ends_with(b"/")) {
+    let is_there = match expected {
+        Expected::Any => fs::metadata(path).is_ok_and(|metadata| metadata.is_dir()),
+        Expected::New { .. } => false,
+        Expected::Same(_) => true,
+    };
+    let is_made = into_directory || bytes.ends_with(b"/");
+    if !is_there && is_made && expected == Expected::Any {
         create_dir_all(path).map_err(fail)?;
-    } else if !is_directory {
+    } else if !is_there {
         let name = path.file_name().ok_or_else(|| fail(io::ErrorKind::NotFound.into()))?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if let (true, Some(parent)) = (is_made, parent) {
+            create_dir_all(parent).map_err(fail)?;
+        }
         let root_dir = RootDir::open(parent.unwrap_or_else(|| Path::new(".")), RootLink::Follow)
             .map_err(|error| EntryError::from(error).at(Some(Printable(bytes).to_string())))?;
         let parent = parent.map_or(&b""[..], |parent| parent.as_os_str().as_bytes());
@@ -341,9 +362,6 @@ impl FileSink {
 
     /// Returns the identity of a directory that was just made or found, and removes the permission bits of a new directory
     /// that the entry lacks.
-    ///
-    /// Another process can replace a new directory before it is opened; a directory with content, or of another user, is
-    /// not the new one. Some network file systems give new files to other users, so the owner counts on local ones only.
     fn identify(&self, path: &RootPath, is_new: bool, entry: &Entry) -> Result<FileId, EntryError> {
         if !is_new {
             let id = self.disk.stat(path, LinkTarget::Itself)?.id;
@@ -355,9 +373,7 @@ impl FileSink {
         let directory = self.disk.open_dir(path)?;
         let fail = |error| entry_error(path.as_bytes(), &error);
         let found = directory.metadata().map_err(fail)?;
-        let is_foreign =
-            found.owner != self.disk.user() && directory.has_shared_locks().map_err(fail)?;
-        if is_foreign || !directory.is_empty_folder().map_err(fail)? {
+        if !is_new_directory(&*directory, &found, self.disk.user()).map_err(fail)? {
             return Err(is_replaced(path));
         }
         if let Some(mode) = entry.mode {
@@ -513,7 +529,14 @@ impl Sink for FileSink {
     }
 
     fn in_place(&self) -> bool {
-        !matches!(self.place, Place::Inside(_))
+        !matches!(self.place, Place::Inside(..))
+    }
+
+    fn destination(&self) -> Option<Facts> {
+        match &self.place {
+            Place::Inside(_, Some((_, found))) => Some(*found),
+            _ => None,
+        }
     }
 
     fn shown(&self, path: &[u8]) -> Option<String> {
@@ -521,7 +544,10 @@ impl Sink for FileSink {
     }
 
     fn folder(&self) -> Option<RootPath> {
-        Some(self.place.folder())
+        Some(match &self.place {
+            Place::Inside(_, Some((path, _))) => path.clone(),
+            place => place.folder(),
+        })
     }
 
     fn resumable(&mut self) -> Left {

@@ -191,6 +191,15 @@ pub trait Disk: Send + Sync + fmt::Debug {
         None
     }
 
+    /// A disk with this folder as its root, which is kept open: operations go to the folder even if another one gets its
+    /// name. `None` if the disk does not support this.
+    ///
+    /// # Errors
+    /// If the folder does not exist, or the path has a link.
+    fn hold(&self, _folder: &RootPath) -> Result<Option<RootDir>, RootError> {
+        Ok(None)
+    }
+
     /// User id of files created here.
     fn user(&self) -> u32 {
         rustix::process::geteuid().as_raw()
@@ -508,6 +517,10 @@ impl Disk for RootDir {
 
     fn within(&self, folder: &RootPath) -> Option<Box<dyn Disk>> {
         self.within(folder).ok().map(|inside| Box::new(inside) as Box<dyn Disk>)
+    }
+
+    fn hold(&self, folder: &RootPath) -> Result<Option<RootDir>, RootError> {
+        self.hold(folder).map(Some)
     }
 
     fn draw(&self) -> io::Result<u64> {

@@ -25,6 +25,7 @@ pub mod gitignore;
 pub mod glob;
 mod group;
 mod have;
+mod identity;
 mod journal;
 mod listing;
 mod metadata;
@@ -61,6 +62,7 @@ pub use delta::{Chunked, DELTA_FROM, Matches, NewFile};
 pub use destination::{Destination, FileReceiver, FileSink, local_destination};
 pub use entry_error::{EntryError, MAX_KEPT_FAILURES};
 pub use have::Have;
+pub use identity::check_root;
 pub use journal::is_journal;
 pub use listing::{
     DirectoryListing, ListingStep, NameChange, Planned, ReadParts, facts_of, facts_with,
@@ -71,7 +73,7 @@ pub use outlet::{Outlet, Stopped};
 pub use part::{SUFFIX as PART_SUFFIX, is_part, start_of_name};
 pub use ranges::{RangeReceiver, ReadRange};
 pub use receive::{Commit, CommitResult, HaveMessages, PROGRESS_INTERVAL, Receiver, Sink};
-pub use rename::{move_between, rename, take_over};
+pub use rename::{RenameOf, move_between, rename, take_over};
 pub use rules::{Filter, Rules};
 pub use scan::{Scan, Totals};
 pub use selection::{Selected, Selection, Skipped};

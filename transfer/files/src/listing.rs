@@ -8,15 +8,17 @@ use std::sync::Arc;
 
 use sabul_content::Printable;
 use sabul_wire::control::{
-    EntryKind, Facts, Failure, FailureCode, ListOptions, Seen, SeenAttributes, SeenKind, View,
+    EntryKind, Facts, Failure, FailureCode, Identity, ListOptions, Seen, SeenAttributes, SeenKind,
+    View,
 };
 
 use super::entry_error::{read_failure, root_write_failure};
 use super::glob::{self, Matches};
+use super::identity::{check_entry, facts, open_marked};
 use super::named::NamedSet;
 use super::rules::Rules;
 use super::source::{Found, SourceSet, Step, Walk};
-use super::tree::{Children, Tree, modified_ns, sorted_part, split_at_mark, unreadable};
+use super::tree::{Children, Tree, root_path, sorted_part, unreadable};
 use crate::disk::{Disk, ReadFile};
 use crate::root::{Kind, LinkTarget, Metadata, RootDir, RootLink, RootPath};
 
@@ -148,9 +150,10 @@ fn seen(mut found: Found, parts: ReadParts) -> Seen {
     }
     let is_read = parts.attributes && found.failure.is_none();
     let attributes = if is_read { found.attributes() } else { None };
-    let Found { entry, failure, owner: (owner, group), size, rules, .. } = found;
-    let (mode, modified_ns) = (entry.mode.unwrap_or(0), entry.modified_ns);
-    let facts = Facts { kind, size, mode, modified_ns, owner, group, hash, attributes };
+    let Found { entry, failure, owner: (owner, group), size, rules, id, is_shared, .. } = found;
+    let (mode, modified_ns, id) = (entry.mode.unwrap_or(0), entry.modified_ns, id.map(Into::into));
+    let facts =
+        Facts { kind, size, mode, modified_ns, owner, group, hash, attributes, id, is_shared };
     Seen { path: entry.path, outcome: failure.map_or(Ok(facts), Err), rules: rules.into() }
 }
 
@@ -206,26 +209,6 @@ pub(super) fn content_hash(file: &dyn ReadFile) -> io::Result<[u8; 32]> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
-    }
-}
-
-pub(super) fn facts(metadata: &Metadata) -> Facts {
-    let kind = match metadata.kind {
-        Kind::File => SeenKind::File,
-        Kind::Directory => SeenKind::Directory,
-        Kind::Symlink => SeenKind::Link,
-        Kind::Other => SeenKind::Other,
-    };
-    let &Metadata { size, mode, mtime, owner, group, .. } = metadata;
-    Facts {
-        kind,
-        size,
-        mode,
-        modified_ns: modified_ns(mtime),
-        owner,
-        group,
-        hash: None,
-        attributes: None,
     }
 }
 
@@ -374,6 +357,8 @@ pub enum NameChange {
     Remove {
         /// Also remove folders with their content.
         recursive: bool,
+        /// Metadata of the entry as it was compared. Another entry of the name stays.
+        seen: Option<Facts>,
     },
     /// Make a folder.
     Make {
@@ -381,6 +366,8 @@ pub enum NameChange {
         parents: bool,
         /// Permission bits of a new folder, less the umask; the owner's bits are always set.
         mode: u32,
+        /// Identity of the directory before the mark; `None` for any.
+        below: Option<Identity>,
     },
 }
 
@@ -389,13 +376,22 @@ impl NameChange {
     /// of names removed or made.
     ///
     /// # Errors
-    /// If the change was not made, or only in part.
+    /// If the change was not made, or only in part; with [`FailureCode::Changed`] if another entry or directory has the
+    /// name.
     pub fn apply(
         self,
         disk: Option<&dyn Disk>,
         place: &[u8],
         is_over: &dyn Fn() -> bool,
     ) -> Result<u64, Failure> {
+        let below = match self {
+            Self::Remove { .. } => None,
+            Self::Make { below, .. } => below,
+        };
+        if let Some((root, rest)) = open_marked(disk, place, below)? {
+            let path = root_path(Path::new(OsStr::from_bytes(rest)))?;
+            return self.apply_in(&root, &path, is_over);
+        }
         let names = place.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
         match disk {
             Some(disk) => {
@@ -403,13 +399,7 @@ impl NameChange {
                 self.apply_in(disk, &path, is_over)
             }
             None => {
-                let (start, names) = match split_at_mark(place) {
-                    Some((directory, below)) => {
-                        let below = below.split(|&byte| byte == b'/');
-                        (directory.to_path_buf(), below.filter(|it| !it.is_empty()).collect())
-                    }
-                    None => user_place(place, names.collect())?,
-                };
+                let (start, names) = user_place(place, names.collect())?;
                 let root_dir =
                     RootDir::open(&start, RootLink::Follow).map_err(root_write_failure)?;
                 self.apply_in(
@@ -432,8 +422,26 @@ impl NameChange {
             return Err(Failure::new(FailureCode::Refused, text));
         }
         match self {
-            Self::Remove { recursive } => remove(disk, path, recursive, is_over),
-            Self::Make { parents, mode } => make(disk, path, parents, mode),
+            Self::Remove { recursive, seen } => {
+                let Some(seen) = seen else { return remove(disk, path, recursive, is_over) };
+                // The folder stays the same for the check and the removal.
+                let folder = path.parent().unwrap_or(RootPath::root());
+                let near = disk.near(&folder).ok_or_else(|| unreachable_folder(disk, &folder))?;
+                check_entry(&*near, path, &seen)?;
+                remove(&*near, path, recursive, is_over)
+            }
+            Self::Make { parents, mode, .. } => make(disk, path, parents, mode),
+        }
+    }
+}
+
+/// Failure of a folder that cannot be kept open.
+fn unreachable_folder(disk: &dyn Disk, folder: &RootPath) -> Failure {
+    match disk.open_dir(folder) {
+        Err(error) => root_write_failure(error),
+        Ok(_) => {
+            let why = "cannot be kept open; run the command again";
+            Failure::of_file(FailureCode::Changed, "change names in", disk.shown(folder), why)
         }
     }
 }

@@ -7,15 +7,15 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use sabul_content::Printable;
-use sabul_wire::control::{Facts, Failure, FailureCode, NewMetadata, SeenKind};
+use sabul_wire::control::{Failure, FailureCode, NewMetadata};
 
 use super::entry_error::{root_write_failure, write_failure};
-use super::listing::facts;
+use super::identity::{facts, is_as_seen, is_same, open_marked};
 use super::metadata::adjust_metadata;
-use super::tree::{root_path, split_at_mark};
+use super::tree::root_path;
 use crate::acl;
 use crate::disk::{Disk, DiskFile};
-use crate::root::{Kind, LinkTarget, Metadata, RootDir, RootError, RootLink};
+use crate::root::{Kind, LinkTarget, Metadata, RootError};
 
 /// Sets metadata of a file or directory, below a root or with the rights of this process's user if `disk` is `None`.
 /// Below a root, or below the mark `/./` of the path, no symbolic link is followed; otherwise only the last component may
@@ -24,8 +24,7 @@ use crate::root::{Kind, LinkTarget, Metadata, RootDir, RootError, RootLink};
 /// # Errors
 /// If the metadata was not set, with [`FailureCode::Changed`] if the entry is not the one that was compared.
 pub fn set_metadata(disk: Option<&dyn Disk>, change: &NewMetadata) -> Result<(), Failure> {
-    if let (None, Some((directory, rest))) = (disk, split_at_mark(&change.path)) {
-        let root = RootDir::open(directory, RootLink::Follow).map_err(root_write_failure)?;
+    if let Some((root, rest)) = open_marked(disk, &change.path, None)? {
         return set_metadata(Some(&root), &NewMetadata { path: rest.to_vec(), ..change.clone() });
     }
     let path = Path::new(OsStr::from_bytes(&change.path));
@@ -51,16 +50,22 @@ pub fn set_metadata(disk: Option<&dyn Disk>, change: &NewMetadata) -> Result<(),
         }
     };
     let fail = |error| write_failure(&change.path, &error);
+    let refused = |why: String| {
+        let shown = disk.and_then(|disk| Some(disk.shown(&root_path(path).ok()?)));
+        let shown = shown.unwrap_or_else(|| Printable(&change.path).to_string());
+        Failure::of_file(FailureCode::Changed, "set the metadata of", shown, why)
+    };
     let now = file.metadata().map_err(fail)?;
-    if let Some(why) = refusal(change, &now, rustix::process::geteuid().as_raw()) {
-        let path = Printable(&change.path);
-        return Err(Failure::of_file(FailureCode::Changed, "set the metadata of", path, why));
+    let user = rustix::process::geteuid().as_raw();
+    let has_identity =
+        change.seen.id.map_or(Ok(true), |id| is_same(id, &now, &*file)).map_err(fail)?;
+    if let Some(why) = refusal(change, &now, has_identity, user) {
+        return Err(refused(why));
     }
     if widens_mask(&*file, change, &now) {
-        let path = Printable(&change.path);
         let why = "has an access control list, whose rights the new permission bits would widen; remove the list, or \
                    copy with -a";
-        return Err(Failure::of_file(FailureCode::Changed, "set the metadata of", path, why));
+        return Err(refused(why.to_owned()));
     }
     // The sticky bit has no meaning for files.
     let kept = if now.kind == Kind::Directory { 0o1777 } else { 0o777 };
@@ -70,8 +75,8 @@ pub fn set_metadata(disk: Option<&dyn Disk>, change: &NewMetadata) -> Result<(),
 
 /// Why the process of this user must not change an open entry: another user may have moved another file to the name since
 /// the comparison, or linked another file there before.
-fn refusal(change: &NewMetadata, now: &Metadata, user: u32) -> Option<String> {
-    if change.seen.is_some_and(|seen| !is_as_seen(&seen, &facts(now))) {
+fn refusal(change: &NewMetadata, now: &Metadata, has_identity: bool, user: u32) -> Option<String> {
+    if !has_identity || !is_as_seen(&change.seen, &facts(now)) {
         return Some("is not the entry that was compared; run the command again".to_owned());
     }
     let is_given = change.owner.is_some() || change.mode.is_some();
@@ -87,7 +92,7 @@ fn widens_mask(file: &dyn DiskFile, change: &NewMetadata, now: &Metadata) -> boo
     if change.mode.is_none_or(|mode| mode & !now.mode & acl::GROUP == 0) {
         return false;
     }
-    match change.seen.and_then(|seen| seen.attributes?.lists) {
+    match change.seen.attributes.and_then(|seen| seen.lists) {
         Some(lists) => {
             let found = file.seen_attributes().ok().flatten();
             found.and_then(|found| found.lists) != Some(lists)
@@ -96,22 +101,17 @@ fn widens_mask(file: &dyn DiskFile, change: &NewMetadata, now: &Metadata) -> boo
     }
 }
 
-/// Whether an entry is as it was. The size and the time of a directory change with its content.
-fn is_as_seen(seen: &Facts, now: &Facts) -> bool {
-    let is_equal = seen.kind == now.kind
-        && (seen.mode & 0o7777, seen.owner, seen.group) == (now.mode, now.owner, now.group);
-    let is_content_equal = (seen.size, seen.modified_ns) == (now.size, now.modified_ns);
-    is_equal && (seen.kind == SeenKind::Directory || is_content_equal)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::MetadataExt as _;
     use std::sync::Arc;
 
+    use sabul_wire::control::{Facts, Owner};
+
     use super::*;
     use crate::listing::facts_of;
+    use crate::root::{RootDir, RootLink};
 
     #[test]
     fn mode_and_time_change_and_links_are_not_followed() {
@@ -129,8 +129,8 @@ mod tests {
                 };
                 let mode = if name == "d" { mode | 0o100 } else { mode };
                 let modified_ns = Some(i64::from(mode) * 1_000_000_000 + 5);
-                let change =
-                    NewMetadata { path, mode: Some(mode), modified_ns, owner: None, seen: None };
+                let seen = facts_of(&place, false).unwrap();
+                let change = NewMetadata { path, mode: Some(mode), modified_ns, owner: None, seen };
                 set_metadata(disk, &change).unwrap();
                 let found = fs::metadata(place).unwrap();
                 assert_eq!(found.mode() & 0o7777, mode);
@@ -139,7 +139,8 @@ mod tests {
         }
         for name in ["link", "none", "../f"] {
             let (path, modified_ns) = (name.into(), Some(0));
-            let change = NewMetadata { path, mode: None, modified_ns, owner: None, seen: None };
+            let seen = facts_of(&dir.path().join("f"), false).unwrap();
+            let change = NewMetadata { path, mode: None, modified_ns, owner: None, seen };
             set_metadata(Some(&*root), &change).unwrap_err();
         }
         assert_ne!(fs::metadata(dir.path().join("f")).unwrap().mtime(), 0);
@@ -148,16 +149,16 @@ mod tests {
         fs::write(dir.path().join("other/key"), "content").unwrap();
         std::os::unix::fs::symlink("other", dir.path().join("swapped")).unwrap();
         let marked = format!("{}/./swapped/key", dir.path().display());
+        let seen = facts_of(&dir.path().join("other/key"), false).unwrap();
         for (disk, name) in [(Some(&*root), "swapped/key"), (None, &marked)] {
             let (path, modified_ns) = (name.into(), Some(0));
-            let change =
-                NewMetadata { path, mode: Some(0o666), modified_ns, owner: None, seen: None };
+            let change = NewMetadata { path, mode: Some(0o666), modified_ns, owner: None, seen };
             set_metadata(disk, &change).unwrap_err();
         }
         assert_ne!(fs::metadata(dir.path().join("other/key")).unwrap().mtime(), 0);
         let marked = format!("{}/./other/key", dir.path().display());
         let (path, modified_ns) = (marked.into(), Some(0));
-        set_metadata(None, &NewMetadata { path, mode: None, modified_ns, owner: None, seen: None })
+        set_metadata(None, &NewMetadata { path, mode: None, modified_ns, owner: None, seen })
             .unwrap();
         assert_eq!(fs::metadata(dir.path().join("other/key")).unwrap().mtime(), 0);
     }
@@ -173,8 +174,7 @@ mod tests {
         let folder = facts_of(&at("d"), false).unwrap();
         let set = |path: &str, seen| {
             let (path, mode) = (path.into(), Some(0o604));
-            let change =
-                NewMetadata { path, mode, modified_ns: None, owner: None, seen: Some(seen) };
+            let change = NewMetadata { path, mode, modified_ns: None, owner: None, seen };
             set_metadata(Some(&root), &change)
         };
         let time = Some(1);
@@ -205,8 +205,14 @@ mod tests {
         let file = Metadata::of(&fs::File::open(dir.path().join("f")).unwrap()).unwrap();
         let owned = |owner, names| Metadata { owner, names, ..file };
         let change = |owner: Option<u32>, mode| {
-            let owner = owner.map(|user| sabul_wire::control::Owner { user, group: 0 });
-            NewMetadata { path: b"f".to_vec(), mode, modified_ns: Some(1), owner, seen: None }
+            let owner = owner.map(|user| Owner { user, group: 0 });
+            NewMetadata {
+                path: b"f".to_vec(),
+                mode,
+                modified_ns: Some(1),
+                owner,
+                seen: facts(&file),
+            }
         };
         for (user, now, change, is_refused) in [
             (0, owned(0, 2), change(Some(7), None), true),
@@ -217,7 +223,8 @@ mod tests {
             (0, owned(0, 1), change(Some(7), None), false),
             (7, owned(7, 2), change(None, Some(0o644)), false),
         ] {
-            let why = refusal(&change, &now, user);
+            let change = NewMetadata { seen: facts(&now), ..change };
+            let why = refusal(&change, &now, true, user);
             assert_eq!(why.is_some(), is_refused, "{change:?} {}: {why:?}", now.owner);
         }
     }

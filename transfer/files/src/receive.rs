@@ -9,8 +9,8 @@ use std::time::Duration;
 use sabul_content::{Assembler, AssemblerWait, Checkpoints, Op, Printable, Step, Tree};
 use sabul_units::Polled;
 use sabul_wire::control::{
-    Entry, Failure, FailureCode, HAVE_WEIGHT_MAX, Held, MAX_HAVE, MAX_HAVE_FILES, MAX_HAVE_WHOLES,
-    Message, NotKept, Whole,
+    Entry, Facts, Failure, FailureCode, HAVE_WEIGHT_MAX, Held, MAX_HAVE, MAX_HAVE_FILES,
+    MAX_HAVE_WHOLES, Message, NotKept, Whole,
 };
 
 use super::content::Content;
@@ -124,6 +124,11 @@ pub trait Sink {
     /// Whether the name of the destination took the place of the name of the source.
     fn in_place(&self) -> bool {
         false
+    }
+
+    /// Metadata of the expected directory when it was opened.
+    fn destination(&self) -> Option<Facts> {
+        None
     }
 
     /// Starts a file or stream.
@@ -452,6 +457,11 @@ impl<S: Sink> Receiver<S> {
     /// Whether the name of the destination took the place of the name of the source.
     pub fn in_place(&self) -> bool {
         self.sink.in_place()
+    }
+
+    /// Metadata of the expected directory of the destination when it was opened.
+    pub fn destination(&self) -> Option<Facts> {
+        self.sink.destination()
     }
 
     /// Entries and bytes announced so far, and whether these are the totals.

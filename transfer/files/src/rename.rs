@@ -7,25 +7,37 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use sabul_content::Printable;
-use sabul_wire::control::{Failure, FailureCode};
+use sabul_wire::control::{Facts, Failure, FailureCode, Identity};
 
 use super::entry_error::{root_write_failure, write_failure};
+use super::identity::{check_entry, open_marked};
 use super::listing::content_hash;
 use super::part::is_reserved;
-use super::tree::{root_path, split_at_mark};
+use super::tree::root_path;
 use crate::disk::{Disk, ReadFile};
-use crate::root::{Kind, LinkTarget, RootDir, RootError, RootLink, RootPath, rename_to_unused};
+use crate::root::{Kind, LinkTarget, RootDir, RootError, RootPath, rename_to_unused};
+
+/// Conditions of a rename.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RenameOf {
+    /// Metadata of the entry as it was compared. Another entry of the name stays.
+    pub seen: Option<Facts>,
+    /// Identity of the directory before the mark in the new path; `None` for any.
+    pub below: Option<Identity>,
+}
 
 /// Renames a file, link or directory in one step, below a root or with the rights of this process's user if `disk` is
 /// `None`. If `to` is a directory, the name is kept inside the directory. Without `replace` an existing file stays.
+/// Conditions hold for paths with marks only.
 ///
 /// # Errors
-/// If the name was not changed.
+/// If the name was not changed, with [`FailureCode::Changed`] if a condition was not met.
 pub fn rename(
     disk: Option<&dyn Disk>,
     from: &[u8],
     to: &[u8],
     replace: bool,
+    RenameOf { seen, below }: RenameOf,
 ) -> Result<(), Failure> {
     let name = from.rsplit(|&byte| byte == b'/').find(|part| !part.is_empty()).unwrap_or_default();
     if matches!(name, b"" | b"." | b"..") {
@@ -35,22 +47,20 @@ pub fn rename(
     if is_reserved(name) || is_reserved(to) {
         return Err(reserved());
     }
+    if !replace
+        && let (Some(from), Some(to)) =
+            (open_marked(disk, from, None)?, open_marked(disk, to, below)?)
+    {
+        return move_between(&from.0, from.1, &to.0, to.1, seen.as_ref());
+    }
     match disk {
         Some(disk) => rename_in(disk, from, to, name, replace),
-        None => match (split_at_mark(from), split_at_mark(to)) {
-            (Some(from), Some(to)) if !replace => move_below(from, to),
-            _ => rename_as_user(from, to, name, replace),
-        },
+        None => rename_as_user(from, to, name, replace),
     }
 }
 
-/// Moves an entry from below a directory to an unused name below another. No link below these directories is followed.
-fn move_below(from: (&Path, &[u8]), to: (&Path, &[u8])) -> Result<(), Failure> {
-    let open = |directory| RootDir::open(directory, RootLink::Follow).map_err(root_write_failure);
-    move_between(&open(from.0)?, from.1, &open(to.0)?, to.1)
-}
-
-/// Moves an entry below a root to an unused name below another, and syncs both names. No link is followed.
+/// Moves an entry below a root to an unused name below another, and syncs both names. No link is followed. With `seen`,
+/// only the entry that was compared is moved.
 ///
 /// # Errors
 /// If the entry was not moved, with [`Failure::existing`] if the new name exists.
@@ -59,13 +69,19 @@ pub fn move_between(
     from: &[u8],
     to_root: &RootDir,
     to: &[u8],
+    seen: Option<&Facts>,
 ) -> Result<(), Failure> {
     if is_reserved(from) || is_reserved(to) {
         return Err(reserved());
     }
     let place = |path: &[u8]| root_path(Path::new(OsStr::from_bytes(path)));
     let (from, to) = (place(from)?, place(to)?);
-    from_root.move_to(&from, to_root, &to).map_err(|error| failed(&to, error))?;
+    let folder = from.parent().unwrap_or(RootPath::root());
+    let near = from_root.near(&folder).map_err(root_write_failure)?;
+    if let Some(seen) = seen {
+        check_entry(&near, &from, seen)?;
+    }
+    near.move_to(&from, to_root, &to).map_err(|error| failed(&to, error))?;
     sync_folder_of(to_root, &to)?;
     sync_folder_of(from_root, &from)
 }
@@ -75,30 +91,36 @@ pub fn move_between(
 /// `/./`. No link is followed below the root or the marks.
 ///
 /// # Errors
-/// If the file was not renamed.
+/// If the file was not renamed, with [`FailureCode::Changed`] if the directory of the new path has another identity.
 pub fn take_over(
     disk: Option<&dyn Disk>,
     from: &[u8],
     to: &[u8],
     hash: &[u8; 32],
+    RenameOf { seen, below }: RenameOf,
 ) -> Result<(), Failure> {
     if is_reserved(from) || is_reserved(to) {
         return Err(reserved());
     }
     let place = |path: &[u8]| root_path(Path::new(OsStr::from_bytes(path)));
-    let is_wanted = |file: &dyn ReadFile| content_hash(file).map(|found| found == *hash);
-    if let Some(disk) = disk {
+    let id = seen.and_then(|seen| seen.id);
+    let is_wanted = |file: &dyn ReadFile| {
+        let now = file.metadata()?;
+        let is_same = id.is_none_or(|id| id.inode == now.id.inode && id.device == now.id.device);
+        Ok(is_same && content_hash(file)? == *hash)
+    };
+    let (Some(from), Some(to)) = (open_marked(disk, from, None)?, open_marked(disk, to, below)?)
+    else {
+        let Some(disk) = disk else {
+            let text = "a file is taken over only below a directory";
+            return Err(Failure::new(FailureCode::Refused, text));
+        };
         let (from, to) = (place(from)?, place(to)?);
         disk.rename_own(&from, &to, &is_wanted).map_err(|error| failed(&to, error))?;
         sync_folder_of(disk, &to)?;
         return sync_folder_of(disk, &from);
-    }
-    let (Some(from), Some(to)) = (split_at_mark(from), split_at_mark(to)) else {
-        let text = "a file is taken over only below a directory";
-        return Err(Failure::new(FailureCode::Refused, text));
     };
-    let open = |directory| RootDir::open(directory, RootLink::Follow).map_err(root_write_failure);
-    let (from_root, to_root) = (open(from.0)?, open(to.0)?);
+    let (from_root, to_root) = (from.0, to.0);
     let (from, to) = (place(from.1)?, place(to.1)?);
     let moved = from_root.move_own(&from, &to_root, &to, &|file| is_wanted(file));
     moved.map_err(|error| failed(&to, error))?;
@@ -195,8 +217,19 @@ fn missing(path: &[u8]) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{rename as rename_checked, *};
     use crate::disk::memory::{Fault, MemoryDisk};
+    use crate::listing::facts_of;
+    use crate::root::RootLink;
+
+    fn rename(
+        disk: Option<&dyn Disk>,
+        from: &[u8],
+        to: &[u8],
+        replace: bool,
+    ) -> Result<(), Failure> {
+        rename_checked(disk, from, to, replace, RenameOf::default())
+    }
 
     #[test]
     fn a_name_is_changed_in_one_step_and_only_below_the_root() {
@@ -274,11 +307,70 @@ mod tests {
         let error = moved("to/./old", "trash/./old").unwrap_err();
         assert_eq!(error.code, FailureCode::Unwritable, "an existing name stays: {error}");
         assert_eq!(fs::read(at("trash/old")).unwrap(), b"content");
-        let remove = crate::NameChange::Remove { recursive: false };
+        let remove = crate::NameChange::Remove { recursive: false, seen: None };
         let place = |name: &str| format!("{}/{name}", dir.path().display()).into_bytes();
         remove.apply(None, &place("to/./swapped/private"), &|| false).unwrap_err();
         assert!(at("outside/private").exists());
         remove.apply(None, &place("to/./old"), &|| false).unwrap();
         assert!(!at("to/old").exists());
+    }
+
+    #[test]
+    fn only_the_compared_entry_is_moved_or_removed_and_only_below_the_directory_that_was_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let path = |name: &str| at(name).into_os_string().into_encoded_bytes();
+        for name in ["to/a", "to/root", "trash", "victim"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        for name in ["to/a/x", "to/root/x", "victim/x"] {
+            fs::write(at(name), "content").unwrap();
+            fs::File::open(at(name)).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        }
+        let seen = |name: &str| facts_of(&at(name), false).unwrap();
+        let (x, trash) = (seen("to/a/x"), seen("trash").id);
+        let served = RootDir::open(dir.path(), RootLink::Follow).unwrap();
+        for disk in [None, Some(&served as &dyn Disk)] {
+            let place = |name: &str| match disk {
+                Some(_) => name.as_bytes().to_vec(),
+                None => path(name),
+            };
+            let remove = |seen| {
+                let remove = crate::NameChange::Remove { recursive: false, seen: Some(seen) };
+                remove.apply(disk, &place("to/./a/x"), &|| false)
+            };
+            let moved = |below| {
+                let conditions = RenameOf { seen: Some(x), below };
+                let (from, to) = (place("to/./a/x"), place("trash/./x"));
+                rename_checked(disk, &from, &to, false, conditions)
+            };
+            // Another user renames a directory of root to the compared name.
+            fs::rename(at("to/a"), at("to/away")).unwrap();
+            fs::rename(at("to/root"), at("to/a")).unwrap();
+            assert_eq!(remove(x).unwrap_err().code, FailureCode::Changed);
+            assert_eq!(moved(trash).unwrap_err().code, FailureCode::Changed);
+            fs::rename(at("to/a"), at("to/root")).unwrap();
+            fs::rename(at("to/away"), at("to/a")).unwrap();
+            // Another user replaces the trash.
+            fs::rename(at("trash"), at("away")).unwrap();
+            fs::rename(at("victim"), at("trash")).unwrap();
+            assert_eq!(moved(trash).unwrap_err().code, FailureCode::Changed);
+            let make = crate::NameChange::Make { parents: true, mode: 0o700, below: trash };
+            let made = make.apply(disk, &place("trash/./d"), &|| false);
+            assert_eq!(made.unwrap_err().code, FailureCode::Changed);
+            fs::rename(at("trash"), at("victim")).unwrap();
+            fs::rename(at("away"), at("trash")).unwrap();
+            assert!(at("to/a/x").exists() && at("to/root/x").exists() && !at("victim/d").exists());
+            moved(trash).unwrap();
+            fs::rename(at("trash/x"), at("to/a/x")).unwrap();
+        }
+        let changed = Facts { size: 1, ..x };
+        let remove = |seen| {
+            let remove = crate::NameChange::Remove { recursive: false, seen: Some(seen) };
+            remove.apply(None, &path("to/./a/x"), &|| false)
+        };
+        assert_eq!(remove(changed).unwrap_err().code, FailureCode::Changed);
+        remove(x).unwrap();
+        assert!(!at("to/a/x").exists());
     }
 }

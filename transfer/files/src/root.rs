@@ -314,6 +314,15 @@ impl RootDir {
         Ok(Self { root, resolver: self.resolver, near: None, name: self.join(folder) })
     }
 
+    /// As [`Self::within`], but no link is followed.
+    ///
+    /// # Errors
+    /// If the folder does not exist, or the path has a link.
+    pub fn hold(&self, folder: &RootPath) -> Result<Self, RootError> {
+        let root = self.resolve("open", folder, resolve::DIRECTORY, Links::Refuse)?;
+        Ok(Self { root, resolver: self.resolver, near: None, name: self.join(folder) })
+    }
+
     /// Opens a regular file for reading. Links that stay inside are followed.
     ///
     /// # Errors

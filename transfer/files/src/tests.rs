@@ -23,7 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use sabul_content::{Packer, Printable};
 use sabul_wire::block::{MAX_PART, Record as Sent, split_block};
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message};
+use sabul_wire::control::{Entry, EntryKind, Expected, Failure, FailureCode, Message};
 use tempfile::TempDir;
 
 use super::entry_error::write_failure;
@@ -346,7 +346,7 @@ fn a_local_destination_may_contain_links() {
         ("new3/deep", true, "new3/deep/f"),
         ("real/../h", false, "h"),
     ] {
-        let (root_dir, path) = local_destination(&at(path), into_directory).unwrap();
+        let (root_dir, path) = local_destination(&at(path), into_directory, Expected::Any).unwrap();
         let destination = Destination { path, into_directory, ..Destination::default() };
         let mut receiver = FileReceiver::new(Arc::new(root_dir), &destination, TRANSFER).unwrap();
         replay(record(local(&[&file]), BLOCK_BYTES).0, &mut receiver);
@@ -356,7 +356,7 @@ fn a_local_destination_may_contain_links() {
     for bad in ["none/x", "f/x", ".."] {
         let path = at(bad);
         let path = if bad == ".." { Path::new("/no/..") } else { &path };
-        let failure = local_destination(path, false).unwrap_err();
+        let failure = local_destination(path, false, Expected::Any).unwrap_err();
         assert_eq!(failure.code, FailureCode::Unwritable, "{failure}");
     }
     let failure = local(&[Path::new("")]);

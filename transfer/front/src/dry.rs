@@ -340,6 +340,8 @@ mod tests {
                 group: 0,
                 hash: None,
                 attributes: None,
+                id: None,
+                is_shared: false,
             };
             Seen { path: b"a".to_vec(), outcome: Ok(facts), rules: Vec::new() }
         };

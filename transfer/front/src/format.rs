@@ -93,6 +93,8 @@ mod tests {
             group: 100,
             hash: None,
             attributes: None,
+            id: None,
+            is_shared: false,
         };
         assert_eq!(bits(&some), "drwxr-xr-t");
         assert_eq!(time(some.modified_ns).unwrap(), "2026-11-23 02:45:56Z");

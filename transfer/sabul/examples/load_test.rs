@@ -226,6 +226,7 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
             sync: false,
             read_back: false,
             origins: Vec::new(),
+            expected: sabul_wire::control::Expected::Any,
         };
         for n in 0.. {
             let number = 2 * u32::try_from(n).unwrap() + 1;

@@ -13,7 +13,7 @@ use sabul_files::{Chmod, store};
 use sabul_receipt::Signer;
 use sabul_udp::SocketOptions;
 use sabul_units::{Bytes, Rate};
-use sabul_wire::control::{self, ChannelParams, MAX_JOINING, MAX_PATHS, Range, Rule};
+use sabul_wire::control::{self, ChannelParams, Expected, MAX_JOINING, MAX_PATHS, Range, Rule};
 
 use crate::access::StandingAccess;
 use crate::budget::MemoryBudget;
@@ -441,6 +441,9 @@ pub struct TransferOptions {
     pub chmod: Chmod,
     /// Byte range to read. Only valid when exactly one file is requested into a writer.
     pub range: Option<Range>,
+    /// The directory that the destination has to be. Any other than [`Expected::Any`] requires a destination that is a
+    /// directory, which stays open for the whole transfer.
+    pub expected: Expected,
 }
 
 impl Default for TransferOptions {
@@ -468,6 +471,7 @@ impl Default for TransferOptions {
             rules: Vec::new(),
             chmod: Chmod::default(),
             range: None,
+            expected: Expected::Any,
         }
     }
 }
@@ -495,6 +499,7 @@ setters!(TransferOptions {
     rules: Vec<Rule>,
     chmod: Chmod,
     range: Option<Range>,
+    expected: Expected,
 });
 
 impl TransferOptions {

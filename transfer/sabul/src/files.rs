@@ -5,8 +5,8 @@ pub mod store;
 
 pub use sabul_files::{Source, SourceSet, Totals};
 pub use sabul_wire::control::{
-    Facts, NewMetadata, NotKept, Owner, Range, Rule, RuleKind, Seen, SeenAttributes, SeenKind,
-    Trait, View,
+    Expected, Facts, Identity, NewMetadata, NotKept, Owner, Range, Rule, RuleKind, Seen,
+    SeenAttributes, SeenKind, Trait, View,
 };
 
 pub use crate::config::{LocalDestination, RemoteDestination};

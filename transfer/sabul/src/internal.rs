@@ -42,11 +42,13 @@ pub mod compare {
         facts_with, is_journal, is_part, mode_of, recognized,
     };
 
+    use std::os::unix::ffi::OsStrExt as _;
     use std::path::Path;
 
+    pub use sabul_files::RenameOf;
     use sabul_files::root::{RootDir, RootError, RootLink};
     pub use sabul_wire::control::{Chunking, Delta, ListOptions, MAX_NAMED, Named, NamedContent};
-    use sabul_wire::control::{Failure, FailureCode, NewMetadata};
+    use sabul_wire::control::{Facts, Failure, FailureCode, Identity, NewMetadata};
 
     /// Directory of this machine for changes whose names the other machine lists. No name and no link leads out of the
     /// directory.
@@ -54,27 +56,45 @@ pub mod compare {
     pub struct LocalTree(RootDir);
 
     impl LocalTree {
+        /// Opens the directory, which must have this identity, if there is one.
+        ///
         /// # Errors
-        /// If the directory cannot be opened.
-        pub fn open(directory: &Path) -> Result<Self, Failure> {
-            RootDir::open(directory, RootLink::Follow).map(Self).map_err(failure)
+        /// If the directory cannot be opened, with [`FailureCode::Changed`] if it has another identity.
+        pub fn open(directory: &Path, id: Option<Identity>) -> Result<Self, Failure> {
+            let root = RootDir::open(directory, RootLink::Follow).map_err(failure)?;
+            let root = root.named(directory.as_os_str().as_bytes());
+            sabul_files::check_root(&root, id)?;
+            Ok(Self(root))
         }
 
-        /// Renames a file with this BLAKE3 hash below the directory, if no other user can change the file. An existing file
-        /// stays.
+        /// Renames the compared file with this BLAKE3 hash below the directory, if no other user can change the file. An
+        /// existing file stays.
         ///
         /// # Errors
         /// If the name was not changed.
-        pub fn take_over(&self, from: &[u8], to: &[u8], hash: &[u8; 32]) -> Result<(), Failure> {
-            sabul_files::take_over(Some(&self.0), from, to, hash)
+        pub fn take_over(
+            &self,
+            from: &[u8],
+            to: &[u8],
+            hash: &[u8; 32],
+            seen: &Facts,
+        ) -> Result<(), Failure> {
+            let conditions = RenameOf { seen: Some(*seen), below: None };
+            sabul_files::take_over(Some(&self.0), from, to, hash, conditions)
         }
 
-        /// Moves an entry to an unused name below another directory.
+        /// Moves an entry to an unused name below another directory, if it is the entry that was seen.
         ///
         /// # Errors
         /// If the entry was not moved.
-        pub fn move_to(&self, from: &[u8], other: &Self, to: &[u8]) -> Result<(), Failure> {
-            sabul_files::move_between(&self.0, from, &other.0, to)
+        pub fn move_to(
+            &self,
+            from: &[u8],
+            other: &Self,
+            to: &[u8],
+            seen: Option<&Facts>,
+        ) -> Result<(), Failure> {
+            sabul_files::move_between(&self.0, from, &other.0, to, seen)
         }
 
         /// Makes a directory below the directory, with missing directories above. New directories get these permission
@@ -83,16 +103,16 @@ pub mod compare {
         /// # Errors
         /// If the directory was not made.
         pub fn make(&self, path: &[u8], mode: u32) -> Result<(), Failure> {
-            let make = sabul_files::NameChange::Make { parents: true, mode };
+            let make = sabul_files::NameChange::Make { parents: true, mode, below: None };
             make.apply(Some(&self.0), path, &|| false).map(drop)
         }
 
-        /// Removes a file, a link or an empty directory below the directory.
+        /// Removes the compared file, link or empty directory below the directory.
         ///
         /// # Errors
         /// If the entry was not removed; with [`FailureCode::Refused`] if a directory is not empty.
-        pub fn remove(&self, path: &[u8]) -> Result<(), Failure> {
-            let remove = sabul_files::NameChange::Remove { recursive: false };
+        pub fn remove(&self, path: &[u8], seen: &Facts) -> Result<(), Failure> {
+            let remove = sabul_files::NameChange::Remove { recursive: false, seen: Some(*seen) };
             remove.apply(Some(&self.0), path, &|| false).map(drop)
         }
 
@@ -151,11 +171,12 @@ mod tests {
             fs::write(at(name), name).unwrap();
         }
         symlink(at("outside"), at("destination/link")).unwrap();
-        let tree = LocalTree::open(&at("destination")).unwrap();
-        let hash = facts_of(&at("destination/old"), true).unwrap().hash.unwrap();
+        let tree = LocalTree::open(&at("destination"), None).unwrap();
+        let old = facts_of(&at("destination/old"), true).unwrap();
+        let hash = old.hash.unwrap();
         let outside = at("outside/new").to_str().unwrap().to_owned();
         for to in ["../outside/new", "link/new", "link", "a/../../outside/new", &outside, ""] {
-            assert!(tree.take_over(b"old", to.as_bytes(), &hash).is_err(), "{to}");
+            assert!(tree.take_over(b"old", to.as_bytes(), &hash, &old).is_err(), "{to}");
         }
         let names = fs::read_dir(at("outside")).unwrap().count();
         assert_eq!(
@@ -163,29 +184,32 @@ mod tests {
             (1, b"destination/old".into())
         );
         let changed = |path: &str| {
+            let seen = facts_of(&at("destination").join(path), false);
+            let seen = seen.unwrap_or_else(|| facts_of(&at("outside/private"), false).unwrap());
             let path = path.as_bytes().to_vec();
             let change =
-                NewMetadata { path, mode: Some(0o777), modified_ns: None, owner: None, seen: None };
+                NewMetadata { path, mode: Some(0o777), modified_ns: None, owner: None, seen };
             tree.set_metadata(&change)
         };
         fs::create_dir(at("destination/inside")).unwrap();
         fs::write(at("destination/inside/key"), "content").unwrap();
         symlink("inside", at("destination/swapped")).unwrap();
-        let trash = LocalTree::open(&at("outside")).unwrap();
+        let key = facts_of(&at("destination/inside/key"), false).unwrap();
+        let trash = LocalTree::open(&at("outside"), None).unwrap();
         for path in
             ["../outside/private", "link/private", "swapped/key", "../destination/inside/key"]
         {
             changed(path).unwrap_err();
-            tree.remove(path.as_bytes()).unwrap_err();
-            tree.move_to(path.as_bytes(), &trash, b"moved").unwrap_err();
+            tree.remove(path.as_bytes(), &key).unwrap_err();
+            tree.move_to(path.as_bytes(), &trash, b"moved", Some(&key)).unwrap_err();
         }
         changed("link").unwrap_err();
         assert!(at("destination/inside/key").exists() && at("outside/private").exists());
         tree.make(b"../outside/made", 0o700).unwrap_err();
         tree.make(b"link/made", 0o700).unwrap_err();
         tree.make(b"a/b", 0o700).unwrap();
-        tree.take_over(b"old", b"a/b/new", &[0; 32]).unwrap_err();
-        tree.take_over(b"old", b"a/b/new", &hash).unwrap();
+        tree.take_over(b"old", b"a/b/new", &[0; 32], &old).unwrap_err();
+        tree.take_over(b"old", b"a/b/new", &hash, &old).unwrap();
         changed("a/b/new").unwrap();
         changed("").unwrap();
         assert_eq!(fs::read(at("destination/a/b/new")).unwrap(), b"destination/old");

@@ -200,6 +200,7 @@ impl Session {
             sync: options.sync,
             read_back: options.read_back,
             origins: sources.origins(),
+            expected: options.expected,
         };
         let resume = if options.resume { Resume::Yes } else { Resume::No };
         let sources = sources.with_rules(Rules::new(&options.rules)?);
@@ -249,8 +250,8 @@ impl Session {
         selection: Option<Box<dyn Selection>>,
     ) -> Result<Transfer, Error> {
         let needs_directory = sources.len() > 1 || sources.iter().any(|it| it.ends_with(b"/"));
-        let &TransferOptions { sync, resume, read_back, links_out, archive_mode: archive, .. } =
-            options;
+        let &TransferOptions { sync, resume, read_back, links_out, expected, .. } = options;
+        let archive = options.archive_mode;
         let preserve = options.preserve || archive;
         let origins = origins_of(sources.iter().map(Vec::as_slice));
         let place = move |path, into_directory| Destination {
@@ -262,21 +263,19 @@ impl Session {
             read_back,
             origins,
             may_keep: true,
+            expected,
         };
         let writes_files = !matches!(destination, LocalDestination::Writer(_));
         let prepared = self.inner.cx.machine.block(move || match destination {
             LocalDestination::Path { path, into_directory } => {
                 let into_directory = into_directory || needs_directory;
-                let (root_dir, path) = local_destination(&path, into_directory)?;
+                let (root_dir, path) = local_destination(&path, into_directory, expected)?;
                 Ok(Prepared::Files(Arc::new(root_dir), place(path, into_directory)))
             }
             LocalDestination::Writer(writer) => Ok::<_, Failure>(Prepared::Writer(writer)),
             LocalDestination::Store(store) => Ok(Prepared::Store(store)),
             #[cfg(test)]
-            LocalDestination::Disk(disk, path) => {
-                let into_directory = true;
-                Ok(Prepared::Files(disk, place(path, into_directory)))
-            }
+            LocalDestination::Disk(disk, path) => Ok(Prepared::Files(disk, place(path, true))),
         });
         let prepared = prepared.await.ok_or(Error::Cancelled)??;
         let chmod = options.chmod.clone();

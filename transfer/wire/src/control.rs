@@ -12,6 +12,7 @@ mod attest;
 mod bounds;
 mod channel;
 mod delta;
+mod done;
 mod failure;
 mod have;
 mod limits;
@@ -27,6 +28,7 @@ pub use channel::{ChannelParams, Direction, Preferred};
 pub use delta::{
     Chunk, Chunking, ChunksEnd, Delta, Kept, MAX_CHUNKS, MAX_DELTA_EXTENTS, MAX_MOVED, Moved,
 };
+pub use done::Done;
 pub use failure::{Failure, FailureCode, FileAction};
 pub use have::{Checkpoint, Held, MAX_CHECKPOINTS, Whole};
 #[cfg(test)]
@@ -34,11 +36,12 @@ use limits::HELLO;
 use limits::ITEM;
 pub use limits::{
     MAX_CHUNKS_BODY, MAX_GREETING, MAX_HAVE, MAX_LOGIN, MAX_MESSAGE, MAX_NAME, MAX_NAMES_BODY,
-    MAX_OPEN, MAX_SMALL, MAX_STATEMENT, MAX_WORD, body_limit,
+    MAX_OPEN, MAX_SMALL, MAX_STATEMENT, MAX_TEXT, MAX_WORD, body_limit,
 };
 pub use listing::{
-    Facts, ListOptions, MAX_NAMED, MAX_PATTERN, MAX_PLACES, MAX_RULE_FILE, MAX_RULES, MAX_SEEN,
-    Named, NamedContent, NewMetadata, Range, Rule, RuleKind, Seen, SeenAttributes, SeenKind, View,
+    Expected, Facts, Identity, ListOptions, MAX_NAMED, MAX_PATTERN, MAX_PLACES, MAX_RULE_FILE,
+    MAX_RULES, MAX_SEEN, Named, NamedContent, NewMetadata, Range, Rule, RuleKind, Seen,
+    SeenAttributes, SeenKind, View,
 };
 pub use more::{
     Attribute, Extent, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE,
@@ -66,8 +69,6 @@ pub const MAX_NAMES: usize = 1000;
 pub const MAX_SOURCES: usize = 4096;
 /// Most sources of a [`Request::Put`] for finding partial data.
 pub const MAX_ORIGINS: usize = 1024;
-/// Longest text of a failure, in bytes; longer texts lose their middle.
-pub const MAX_TEXT: usize = 1 << 10;
 /// Longest name of a stream, in bytes.
 pub const MAX_STREAM_NAME: usize = 1 << 10;
 /// Most TLS connections that carry the blocks of one transfer.
@@ -464,6 +465,8 @@ pub enum Request {
         /// reported. At most [`MAX_ORIGINS`].
         #[serde(deserialize_with = "bounds::list::<_, _, MAX_ORIGINS>")]
         origins: Vec<[u8; 8]>,
+        /// The directory that the destination has to be; for destinations that are directories.
+        expected: Expected,
     },
     /// Reads files of the sender (pull).
     Get {
@@ -520,6 +523,10 @@ pub enum Request {
         places: Vec<Vec<u8>>,
         /// Remove directories with their content.
         recursive: bool,
+        /// Metadata of each entry as it was compared, or nothing for all. Another entry of the name stays. At most
+        /// [`MAX_PLACES`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_PLACES>")]
+        seen: Vec<Facts>,
     },
     /// Creates directories (push); without a channel.
     MakeFolders {
@@ -530,6 +537,8 @@ pub enum Request {
         parents: bool,
         /// Permission bits of the directories that are created, less the umask; `None` for all bits.
         mode: Option<u32>,
+        /// Identity of the directory before the mark in each path; `None` for any.
+        below: Option<Identity>,
     },
     /// Renames a file, link or directory (push); without a channel.
     Rename {
@@ -543,6 +552,10 @@ pub enum Request {
         replace: bool,
         /// Rename only a regular file with this BLAKE3 hash, that no other user can change, to exactly this unused path.
         content: Option<[u8; 32]>,
+        /// Metadata of the entry as it was compared. Another entry of the name stays.
+        seen: Option<Box<Facts>>,
+        /// Identity of the directory before the mark in `to`; `None` for any.
+        below: Option<Box<Identity>>,
     },
     /// Sets metadata of files and directories (push); without a channel.
     SetMetadata {
@@ -640,34 +653,6 @@ impl EntryKind {
     }
 }
 
-/// Result of a transfer as counted by the receiver.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Done {
-    /// Number of the transfer.
-    pub transfer: u32,
-    /// Content bytes received, or present before.
-    pub bytes: u64,
-    /// The part of `bytes` that was present before.
-    pub resumed: u64,
-    /// The part of `bytes` that survives a power cut.
-    pub durable: u64,
-    /// Entries that arrived complete and verified.
-    pub entries: u64,
-    /// The part of `entries` that are not directories.
-    pub files: u64,
-    /// Entries that failed.
-    pub failed: u64,
-    /// Microseconds from opening the channel to the last byte.
-    pub elapsed_us: u64,
-    /// CPU time of the receiving process during the transfer, in microseconds.
-    pub cpu_us: u64,
-    /// The name of the destination took the place of the name of the source.
-    pub in_place: bool,
-    /// Metadata of arrived entries that could not be preserved; at most [`MAX_NOT_KEPT`].
-    #[serde(deserialize_with = "bounds::list::<_, _, MAX_NOT_KEPT>")]
-    pub not_kept: Vec<NotKept>,
-}
-
 /// Assumed memory use of a message besides its parts, in bytes.
 const BASE: usize = 128;
 /// Memory use of a [`Whole`], in bytes.
@@ -690,9 +675,8 @@ impl Open {
                 names(sources) + of_rules(rules) + size_of_val(&ranges[..])
             }
             Request::List { places, options, .. } => names(places) + options.weight(),
-            Request::Remove { places, .. }
-            | Request::MakeFolders { places, .. }
-            | Request::Attest { places, .. } => names(places),
+            Request::Remove { places, seen, .. } => names(places) + size_of_val(&seen[..]),
+            Request::MakeFolders { places, .. } | Request::Attest { places, .. } => names(places),
             Request::Rename { from, to, .. } => from.len() + to.len(),
             Request::SetMetadata { changes } => changes.iter().map(NewMetadata::weight).sum(),
             Request::Stream { name } => name.len(),

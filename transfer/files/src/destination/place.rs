@@ -1,11 +1,19 @@
 //! Destination paths of entries.
 
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
 use sabul_content::Printable;
-use sabul_wire::control::{Entry, Failure, FailureCode};
+use sabul_wire::control::{Entry, Expected, Facts, Failure, FailureCode};
 
 use crate::disk::Disk;
-use crate::entry_error::{EntryError, root_write_failure};
+use crate::entry_error::{EntryError, root_write_failure, write_failure};
+use crate::identity::{facts, is_new, is_same};
 use crate::root::{Kind, LinkTarget, RootError, RootPath};
+use crate::tree::root_path;
 
 /// Destination path and write options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,13 +37,16 @@ pub struct Destination {
     pub origins: Vec<[u8; 8]>,
     /// The sender may read files here, so a file may take ranges from the file that it replaces.
     pub may_keep: bool,
+    /// The directory that the path has to be. Any other than [`Expected::Any`] requires `into_directory`.
+    pub expected: Expected,
 }
 
 /// Mapping from entry names to paths below the root.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// Entries go below this directory.
-    Inside(RootPath),
+    /// Entries go below this directory. If a directory was expected, also its path on the disk of the request, and its
+    /// metadata when it was opened.
+    Inside(RootPath, Option<(RootPath, Facts)>),
     /// The path replaces the first component, which must be equal for all entries.
     Instead { path: RootPath, first: Option<Vec<u8>> },
     /// An unfinished earlier attempt created this folder in place of `head`. Entries below `head` continue there;
@@ -52,9 +63,7 @@ impl Place {
         interrupted: impl Fn(&RootPath) -> Option<Vec<u8>>,
     ) -> Result<Self, Failure> {
         let bytes = &destination.path;
-        let names = bytes.split(|&byte| byte == b'/');
-        let path = RootPath::new(names.filter(|name| !matches!(*name, b"" | b".")))
-            .map_err(root_write_failure)?;
+        let path = root_path(Path::new(OsStr::from_bytes(bytes)))?;
         let shown = disk.shown(&path);
         let fail = |error: RootError| EntryError::from(error).at(Some(shown.clone()));
         let is_directory_wanted = destination.into_directory || bytes.ends_with(b"/");
@@ -64,7 +73,7 @@ impl Place {
                 let head = may_be_begun.then(|| interrupted(&path)).flatten();
                 Ok(match head {
                     Some(head) => Self::Interrupted { path, head },
-                    None => Self::Inside(path),
+                    None => Self::Inside(path, None),
                 })
             }
             Ok(_) if is_directory_wanted => Err(fail(RootError::NotADirectory(path.to_string()))),
@@ -73,7 +82,7 @@ impl Place {
             }
             Err(error) if error.is_not_found() && is_directory_wanted => {
                 make_all(disk, &path, 0o777).map_err(fail)?;
-                Ok(Self::Inside(path))
+                Ok(Self::Inside(path, None))
             }
             Err(error) if !error.is_not_found() => Err(fail(error)),
             Ok(_) | Err(_) => Ok(Self::Instead { path, first: None }),
@@ -84,7 +93,7 @@ impl Place {
     pub(super) fn target(&mut self, entry: &Entry) -> Result<RootPath, Failure> {
         let mut names = entry.path.split(|&byte| byte == b'/');
         let start = match self {
-            Self::Inside(directory) => directory.clone(),
+            Self::Inside(directory, _) => directory.clone(),
             Self::Instead { path, first } => {
                 let head = names.next().unwrap_or_default();
                 if first.get_or_insert_with(|| head.to_vec()) != head {
@@ -112,7 +121,7 @@ impl Place {
     pub(super) fn target_path(&self, entry: &[u8]) -> Option<RootPath> {
         let mut names = entry.split(|&byte| byte == b'/');
         let start = match self {
-            Self::Inside(directory) => directory.clone(),
+            Self::Inside(directory, _) => directory.clone(),
             Self::Instead { path, .. } => {
                 names.next();
                 path.clone()
@@ -131,11 +140,57 @@ impl Place {
     /// The folder that contains all entries.
     pub(super) fn folder(&self) -> RootPath {
         match self {
-            Self::Inside(directory) => directory.clone(),
+            Self::Inside(directory, _) => directory.clone(),
             Self::Instead { path, .. } | Self::Interrupted { path, .. } => {
                 path.parent().unwrap_or(RootPath::root())
             }
         }
+    }
+}
+
+/// Makes or opens the expected directory of a destination, and holds the directory open: names are then looked up below
+/// the open directory, whatever has its name later. Returns the disk and the place on it.
+///
+/// # Errors
+/// If another directory has the name, with [`FailureCode::Changed`]; if the directory cannot be made or opened.
+pub(super) fn hold(
+    disk: Arc<dyn Disk>,
+    destination: &Destination,
+) -> Result<(Arc<dyn Disk>, Place), Failure> {
+    let path = root_path(Path::new(OsStr::from_bytes(&destination.path)))?;
+    let shown = disk.shown(&path);
+    let replaced = |why: &str| {
+        Failure::of_file(
+            FailureCode::Changed,
+            "write to",
+            &*shown,
+            format_args!("{why}; run the command again"),
+        )
+    };
+    let fail = |error: io::Error| write_failure(shown.as_bytes(), &error);
+    if let Expected::New { is_private } = destination.expected {
+        let mode = if is_private { 0o700 } else { 0o777 };
+        if !make_all(&*disk, &path, mode).map_err(root_write_failure)? {
+            return Err(replaced("it was made by another process meanwhile"));
+        }
+        let above = path.parent().unwrap_or(RootPath::root());
+        disk.open_dir(&above).map_err(root_write_failure)?.sync().map_err(fail)?;
+    }
+    let held = disk.hold(&path).map_err(root_write_failure)?;
+    let (disk, place) = match held {
+        Some(held) => (Arc::new(held) as Arc<dyn Disk>, RootPath::root()),
+        None => (disk, path.clone()),
+    };
+    let directory = disk.open_dir(&place).map_err(root_write_failure)?;
+    let now = directory.metadata().map_err(fail)?;
+    let is_expected = match destination.expected {
+        Expected::Any => true,
+        Expected::Same(id) => is_same(id, &now, &*directory).map_err(fail)?,
+        Expected::New { .. } => is_new(&*directory, &now, disk.user()).map_err(fail)?,
+    };
+    match is_expected {
+        true => Ok((disk, Place::Inside(place, Some((path, facts(&now)))))),
+        false => Err(replaced("another process replaced the directory")),
     }
 }
 

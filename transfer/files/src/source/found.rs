@@ -9,7 +9,7 @@ use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, SeenAttributes
 use crate::disk::ReadFile;
 use crate::entry_error::read_failure;
 use crate::root::{FileId, FileTime, Kind, Metadata};
-use crate::tree::{Facts, Tree};
+use crate::tree::{FactKind, Facts, Tree};
 
 /// An entry to send, or a failure to report.
 #[derive(Debug)]
@@ -21,7 +21,9 @@ pub(crate) struct Found {
     /// Tree in which the path is opened.
     pub(super) tree: Tree,
     /// Identity at the lookup; `None` for an object of a store.
-    pub(super) id: Option<FileId>,
+    pub(crate) id: Option<FileId>,
+    /// The file has several names.
+    pub(crate) is_shared: bool,
     /// Reason why the entry cannot be sent.
     pub(crate) failure: Option<Failure>,
     /// Offset of the requested range and size of the whole file, if only a range is sent.
@@ -41,15 +43,16 @@ impl Found {
     pub(super) fn new(entry: Entry, path: PathBuf, facts: &Facts, tree: &Tree) -> Self {
         let (owner, changed) = ((facts.owner, facts.group), facts.changed);
         let id = (!matches!(tree, Tree::Store(_))).then_some(facts.id);
-        Self { id, owner, changed, ..Self::object(entry, path, tree.clone()) }
+        let is_shared = matches!(facts.kind, FactKind::File(_)) && facts.names > 1;
+        Self { id, is_shared, owner, changed, ..Self::object(entry, path, tree.clone()) }
     }
 
     /// An entry without owner and identity.
     pub(super) fn object(entry: Entry, path: PathBuf, tree: Tree) -> Self {
         let changed = FileTime { seconds: 0, nanoseconds: 0 };
         let (id, failure, part, rules) = (None, None, None, Box::default());
-        let (size, owner) = (0, (0, 0));
-        Self { entry, path, tree, id, failure, part, size, owner, changed, rules }
+        let (is_shared, size, owner) = (false, 0, (0, 0));
+        Self { entry, path, tree, id, is_shared, failure, part, size, owner, changed, rules }
     }
 
     /// Opens the file. The caller compares its metadata with [`Self::is_same`] before the content is used.

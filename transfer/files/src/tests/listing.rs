@@ -40,7 +40,7 @@ fn names(disk: &MemoryDisk) -> Vec<String> {
     }
 }
 
-const ALL: NameChange = NameChange::Remove { recursive: true };
+const ALL: NameChange = NameChange::Remove { recursive: true, seen: None };
 
 #[test]
 fn a_folder_is_removed_with_its_content_but_never_the_root() {
@@ -50,7 +50,7 @@ fn a_folder_is_removed_with_its_content_but_never_the_root() {
         let failure = ALL.apply(Some(&disk), place, &|| false).unwrap_err();
         assert_eq!(failure.code, FailureCode::Refused, "{failure}");
     }
-    let one = NameChange::Remove { recursive: false };
+    let one = NameChange::Remove { recursive: false, seen: None };
     assert!(one.apply(Some(&disk), b"d", &|| false).is_err());
     assert_eq!(ALL.apply(Some(&disk), b"/d/", &|| false), Ok(5));
     assert_eq!(one.apply(Some(&disk), b"x", &|| false), Ok(1));
@@ -90,7 +90,7 @@ fn a_cancelled_removal_stops_midway() {
 fn parent_folders_are_made_only_on_request() {
     let disk = disk();
     let make = |parents, place: &[u8]| {
-        NameChange::Make { parents, mode: 0o777 }.apply(Some(&disk), place, &|| false)
+        NameChange::Make { parents, mode: 0o777, below: None }.apply(Some(&disk), place, &|| false)
     };
     assert!(make(false, b"new/below").is_err());
     assert_eq!(make(false, b"new"), Ok(1));
@@ -106,7 +106,9 @@ fn new_folders_have_no_other_bits_than_requested() {
     let dir = tempfile::tempdir().unwrap();
     let root = RootDir::open(dir.path(), RootLink::Follow).unwrap();
     let made = |place: &[u8], mode| {
-        NameChange::Make { parents: true, mode }.apply(Some(&root), place, &|| false).unwrap()
+        NameChange::Make { parents: true, mode, below: None }
+            .apply(Some(&root), place, &|| false)
+            .unwrap()
     };
     let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
     assert_eq!(made(b"a/b", 0o050), 2);

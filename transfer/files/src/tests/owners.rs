@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::chown;
 
-use sabul_wire::control::{Attribute, More, Owner};
+use sabul_wire::control::{Attribute, Expected, More, NewMetadata, Owner};
 
 use super::resume::{
     attempt, attempt_until, attempt_with, check_whole, few, path, read_have, receiver_of, source,
@@ -16,6 +16,7 @@ use crate::disk::memory::MemoryDisk;
 use crate::part::{Part, reclaim};
 use crate::receive::Sink as _;
 use crate::root::{LinkTarget, RootPath};
+use crate::{facts_of, set_metadata};
 
 const JOURNAL: &str = "to/.resume-0.sabul-part";
 
@@ -557,4 +558,71 @@ fn a_directory_loses_attributes_that_the_source_does_not_have() {
 fn owner_of(path: &Path) -> Owner {
     let found = fs::metadata(path).unwrap();
     Owner { user: found.uid(), group: found.gid() }
+}
+
+const NEW: Expected = Expected::New { is_private: true };
+
+/// Opens a destination below `at`, which must be the expected directory.
+fn open_expected(at: &Path, expected: Expected) -> Result<FileReceiver, Failure> {
+    let (root, path) = local_destination(&at.join("new/"), true, expected)?;
+    let (into_directory, preserve) = (true, true);
+    let destination =
+        Destination { path, into_directory, preserve, expected, ..Destination::default() };
+    FileReceiver::new(Arc::new(root), &destination, TRANSFER)
+}
+
+#[test]
+fn a_transfer_writes_to_the_directory_that_it_made_or_that_was_compared() {
+    let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let at = |name: &str| to.path().join(name);
+    let id = |name: &str| facts_of(&at(name), false).unwrap().id.unwrap();
+    let swap = || {
+        fs::rename(at("new"), at("away")).unwrap();
+        symlink(at("victim"), at("new")).unwrap();
+    };
+    let source = write(from.path(), "f", b"content");
+    fs::create_dir(at("victim")).unwrap();
+    for expected in [None, Some(())] {
+        let expected = match expected {
+            None => NEW,
+            Some(()) => {
+                fs::create_dir(at("new")).unwrap();
+                Expected::Same(id("new"))
+            }
+        };
+        let mut receiver = open_expected(to.path(), expected).unwrap();
+        let found = receiver.destination().unwrap();
+        assert_eq!(found.id, Some(id("new")));
+        assert!(expected != NEW || found.mode == 0o700, "private until its metadata is set");
+        swap();
+        for block in record(local(&[&source]), BLOCK_BYTES).0.blocks {
+            receiver.on_block(block).unwrap();
+        }
+        assert_eq!((receiver.finished().unwrap().files, receiver.failures()), (1, &[][..]));
+        assert_eq!(names(&at("away")), ["f"], "the open directory");
+        // The metadata of the directory goes to the same directory, too.
+        let path = [to.path().as_os_str().as_bytes(), b"/new/./"].concat();
+        let owner = None;
+        let change =
+            NewMetadata { path, mode: Some(0o777), modified_ns: Some(1), owner, seen: found };
+        assert_eq!(set_metadata(None, &change).unwrap_err().code, FailureCode::Changed);
+        let victim = fs::metadata(at("victim")).unwrap();
+        assert_ne!((victim.mode() & 0o777, victim.mtime_nsec()), (0o777, 1));
+        assert!(names(&at("victim")).is_empty());
+        fs::remove_file(at("new")).unwrap();
+        fs::rename(at("away"), at("new")).unwrap();
+        set_metadata(None, &change).unwrap();
+        fs::remove_dir_all(at("new")).unwrap();
+    }
+    let refused = |expected| open_expected(to.path(), expected).unwrap_err().code;
+    let other = id("victim");
+    fs::create_dir(at("new")).unwrap();
+    for expected in [NEW, Expected::Same(other)] {
+        assert_eq!(refused(expected), FailureCode::Changed);
+    }
+    let same = Expected::Same(id("new"));
+    swap();
+    assert_eq!(refused(same), FailureCode::Changed);
+    assert_ne!(refused(NEW), FailureCode::Changed, "a link is in the way");
+    assert!(names(&at("victim")).is_empty());
 }

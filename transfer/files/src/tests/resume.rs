@@ -61,6 +61,7 @@ pub(super) fn receiver_of(
 ) -> Result<FileReceiver, Failure> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let destination = Destination {
+        expected: Expected::Any,
         path: b"to".to_vec(),
         into_directory: true,
         preserve: true,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sabul_wire::control::{BULK_CREDIT, Failure, Message, NotKept, Preferred};
+use sabul_wire::control::{BULK_CREDIT, Facts, Failure, Message, NotKept, Preferred};
 use tokio::sync::{Semaphore, mpsc};
 use tracing::debug;
 
@@ -63,6 +63,8 @@ pub(crate) struct Written {
     pub(crate) in_place: bool,
     /// Metadata of arrived entries that could not be preserved.
     pub(crate) not_kept: Vec<NotKept>,
+    /// Metadata of the expected directory of the destination when it was opened.
+    pub(crate) destination: Option<Facts>,
     /// The writer waits for confirmation that the sender has received the result.
     pub(crate) awaits_confirmation: bool,
 }

@@ -118,7 +118,7 @@ fn done(transfer: u32) -> Message {
     let (bytes, entries, files, failed, elapsed_us, cpu_us) = (0, 0, 0, 0, 0, 0);
     let not_kept = Vec::new();
     #[rustfmt::skip]
-    let done = Done { transfer, bytes, resumed: 0, durable: 0, entries, files, failed, elapsed_us, cpu_us, in_place: false, not_kept };
+    let done = Done { transfer, bytes, resumed: 0, durable: 0, entries, files, failed, elapsed_us, cpu_us, in_place: false, not_kept, destination: None };
     Message::Done(done)
 }
 

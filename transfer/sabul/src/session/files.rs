@@ -9,7 +9,7 @@ use sabul_files::disk::Disk;
 use sabul_files::store::{self, StoreReceiver};
 use sabul_files::{Destination, FileReceiver, SourceSet, local_destination};
 use sabul_keys::Right;
-use sabul_wire::control::{self, Failure, Open};
+use sabul_wire::control::{self, Expected, Failure, Open};
 
 use super::pending::Pending;
 use super::selected::ReceivedNames;
@@ -65,13 +65,14 @@ impl PutRequest {
     }
 
     pub(super) async fn accept_in(self, disk: Arc<dyn Disk>) -> Result<Transfer, Error> {
-        self.accept_at(|path, _| Ok((disk, path))).await
+        self.accept_at(|path, _, _| Ok((disk, path))).await
     }
 
     /// Receives the files into a destination with the rights of this process's user.
     pub(super) async fn accept_as_user(self) -> Result<Transfer, Error> {
-        let place = |path, into_directory| {
-            let (root_dir, path) = local_destination(&users_path(path), into_directory)?;
+        let place = |path, into_directory, expected| {
+            let path = users_path(path);
+            let (root_dir, path) = local_destination(&path, into_directory, expected)?;
             Ok((Arc::new(root_dir) as Arc<dyn Disk>, path))
         };
         self.accept_at(place).await
@@ -80,7 +81,9 @@ impl PutRequest {
     /// Receives the files; `place` maps the peer's path, and whether the path is a directory, to a disk and a path.
     async fn accept_at(
         self,
-        place: impl FnOnce(Vec<u8>, bool) -> Result<(Arc<dyn Disk>, Vec<u8>), Failure> + Send + 'static,
+        place: impl FnOnce(Vec<u8>, bool, Expected) -> Result<(Arc<dyn Disk>, Vec<u8>), Failure>
+        + Send
+        + 'static,
     ) -> Result<Transfer, Error> {
         let Some(Open {
             transfer,
@@ -92,6 +95,7 @@ impl PutRequest {
                     sync,
                     read_back,
                     origins,
+                    expected,
                 },
             ..
         }) = self.pending.open().cloned()
@@ -103,7 +107,7 @@ impl PutRequest {
         // A sender that does not resume ignores the reported partial data.
         let resume = true;
         let open = move || {
-            let (disk, path) = place(destination, into_directory)?;
+            let (disk, path) = place(destination, into_directory, expected)?;
             let destination = Destination {
                 path,
                 into_directory,
@@ -113,6 +117,7 @@ impl PutRequest {
                 read_back,
                 origins,
                 may_keep,
+                expected,
             };
             FileReceiver::new(disk, &destination, transfer)
         };

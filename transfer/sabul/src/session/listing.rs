@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabul_units::Rate;
 use sabul_wire::control::{
-    self, Chunking, Done, Failure, FailureCode, ListOptions, MAX_SEEN, Message, NewMetadata, Open,
-    Rule, Seen, View,
+    self, Chunking, Done, Facts, Failure, FailureCode, Identity, ListOptions, MAX_SEEN, Message,
+    NewMetadata, Open, Rule, Seen, View,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -23,8 +23,8 @@ use crate::machine::thread;
 use crate::transfer::Context;
 use sabul_files::disk::Disk;
 use sabul_files::{
-    Chunked, DirectoryListing, ListingStep, MAX_KEPT_FAILURES, NameChange, rename, set_metadata,
-    take_over,
+    Chunked, DirectoryListing, ListingStep, MAX_KEPT_FAILURES, NameChange, RenameOf, rename,
+    set_metadata, take_over,
 };
 
 /// Most entries queued for the application. Ours: at most 64 MiB, if each entry is a directory with a large rule file.
@@ -117,7 +117,17 @@ impl Session {
     /// # Errors
     /// If the peer does not allow removal or the session is over.
     pub async fn remove(&self, places: Vec<Vec<u8>>, recursive: bool) -> Result<Changed, Error> {
-        self.change(control::Request::Remove { places, recursive }).await
+        self.change(control::Request::Remove { places, recursive, seen: Vec::new() }).await
+    }
+
+    /// Removes files, links and empty directories of the peer, each only if it is the entry that was compared: without
+    /// another kind, owner, group, mode or identity, and for a file with the same size and time.
+    ///
+    /// # Errors
+    /// As [`Self::remove`]; at most [`MAX_PLACES`](control::MAX_PLACES) entries.
+    pub async fn remove_compared(&self, entries: Vec<(Vec<u8>, Facts)>) -> Result<Changed, Error> {
+        let (places, seen) = entries.into_iter().unzip();
+        self.change(control::Request::Remove { places, recursive: false, seen }).await
     }
 
     /// Creates directories at the peer, with missing parents if `parents` is true.
@@ -129,17 +139,24 @@ impl Session {
         places: Vec<Vec<u8>>,
         parents: bool,
     ) -> Result<Changed, Error> {
-        self.change(control::Request::MakeFolders { places, parents, mode: None }).await
+        let (mode, below) = (None, None);
+        self.change(control::Request::MakeFolders { places, parents, mode, below }).await
     }
 
     /// Creates missing directories at the peer, with missing parents. New directories get these permission bits less the
-    /// umask of the peer, and the owner's bits.
+    /// umask of the peer, and the owner's bits. With `below`, the directory before the mark `/./` of each place must have
+    /// this identity.
     ///
     /// # Errors
     /// If the peer does not allow writing or the session is over.
-    pub async fn make_folders_as(&self, places: Vec<Vec<u8>>, mode: u32) -> Result<Changed, Error> {
+    pub async fn make_folders_as(
+        &self,
+        places: Vec<Vec<u8>>,
+        mode: u32,
+        below: Option<Identity>,
+    ) -> Result<Changed, Error> {
         let (parents, mode) = (true, Some(mode));
-        self.change(control::Request::MakeFolders { places, parents, mode }).await
+        self.change(control::Request::MakeFolders { places, parents, mode, below }).await
     }
 
     /// Renames a file, link or directory of the peer in one step. If `to` is a directory, the name is kept inside the
@@ -148,7 +165,25 @@ impl Session {
     /// # Errors
     /// If the name was not changed, the peer does not allow writing or the session is over.
     pub async fn rename(&self, from: Vec<u8>, to: Vec<u8>, replace: bool) -> Result<(), Error> {
-        self.rename_only(control::Request::Rename { from, to, replace, content: None }).await
+        let (content, seen, below) = (None, None, None);
+        let request = control::Request::Rename { from, to, replace, content, seen, below };
+        self.rename_only(request).await
+    }
+
+    /// Moves a file or link of the peer to an unused name, under these conditions. Both paths have the mark `/./`.
+    ///
+    /// # Errors
+    /// As [`Self::rename`].
+    pub async fn move_compared(
+        &self,
+        from: Vec<u8>,
+        to: Vec<u8>,
+        RenameOf { seen, below }: RenameOf,
+    ) -> Result<(), Error> {
+        let (replace, content) = (false, None);
+        let (seen, below) = (seen.map(Box::new), below.map(Box::new));
+        let request = control::Request::Rename { from, to, replace, content, seen, below };
+        self.rename_only(request).await
     }
 
     /// Renames a regular file of the peer to an unused name, if the file has this BLAKE3 hash and no other user of the
@@ -156,9 +191,17 @@ impl Session {
     ///
     /// # Errors
     /// If the name was not changed, the peer does not allow reading and writing or the session is over.
-    pub async fn take_over(&self, from: Vec<u8>, to: Vec<u8>, hash: [u8; 32]) -> Result<(), Error> {
+    pub async fn take_over(
+        &self,
+        from: Vec<u8>,
+        to: Vec<u8>,
+        hash: [u8; 32],
+        RenameOf { seen, below }: RenameOf,
+    ) -> Result<(), Error> {
         let (replace, content) = (false, Some(hash));
-        self.rename_only(control::Request::Rename { from, to, replace, content }).await
+        let (seen, below) = (seen.map(Box::new), below.map(Box::new));
+        let request = control::Request::Rename { from, to, replace, content, seen, below };
+        self.rename_only(request).await
     }
 
     async fn rename_only(&self, request: control::Request) -> Result<(), Error> {
@@ -469,6 +512,7 @@ impl ChangeRequest {
                 cpu_us: 0,
                 in_place: false,
                 not_kept: Vec::new(),
+                destination: None,
             }))
         })
         .await
@@ -478,8 +522,8 @@ impl ChangeRequest {
 /// A change of a name or its metadata that the peer requests.
 enum Change {
     Name(Vec<u8>, NameChange),
-    Rename { from: Vec<u8>, to: Vec<u8>, replace: bool },
-    TakeOver { from: Vec<u8>, to: Vec<u8>, hash: [u8; 32] },
+    Rename { from: Vec<u8>, to: Vec<u8>, replace: bool, conditions: RenameOf },
+    TakeOver { from: Vec<u8>, to: Vec<u8>, hash: [u8; 32], conditions: RenameOf },
     Metadata(NewMetadata),
 }
 
@@ -487,19 +531,27 @@ impl Change {
     /// The changes of a request; `None` for other requests.
     fn all_of(request: control::Request) -> Option<Vec<Self>> {
         Some(match request {
-            control::Request::Remove { places, recursive } => {
-                let change = NameChange::Remove { recursive };
+            control::Request::Remove { places, recursive, seen } => {
+                if !seen.is_empty() && seen.len() != places.len() {
+                    return None;
+                }
+                let remove = |(at, place)| {
+                    let seen = seen.get(at).copied();
+                    Self::Name(place, NameChange::Remove { recursive, seen })
+                };
+                places.into_iter().enumerate().map(remove).collect()
+            }
+            control::Request::MakeFolders { places, parents, mode, below } => {
+                let change = NameChange::Make { parents, mode: mode.unwrap_or(0o777), below };
                 places.into_iter().map(|place| Self::Name(place, change)).collect()
             }
-            control::Request::MakeFolders { places, parents, mode } => {
-                let change = NameChange::Make { parents, mode: mode.unwrap_or(0o777) };
-                places.into_iter().map(|place| Self::Name(place, change)).collect()
-            }
-            control::Request::Rename { from, to, content: Some(hash), .. } => {
-                vec![Self::TakeOver { from, to, hash }]
-            }
-            control::Request::Rename { from, to, replace, content: None } => {
-                vec![Self::Rename { from, to, replace }]
+            control::Request::Rename { from, to, replace, content, seen, below } => {
+                let (seen, below) = (seen.map(|seen| *seen), below.map(|below| *below));
+                let conditions = RenameOf { seen, below };
+                vec![match content {
+                    Some(hash) => Self::TakeOver { from, to, hash, conditions },
+                    None => Self::Rename { from, to, replace, conditions },
+                }]
             }
             control::Request::SetMetadata { changes } => {
                 changes.into_iter().map(Self::Metadata).collect()
@@ -512,8 +564,12 @@ impl Change {
     fn apply(&self, disk: Option<&dyn Disk>, is_over: &dyn Fn() -> bool) -> Result<u64, Failure> {
         match self {
             Self::Name(place, change) => change.apply(disk, place, is_over),
-            Self::Rename { from, to, replace } => rename(disk, from, to, *replace).map(|()| 1),
-            Self::TakeOver { from, to, hash } => take_over(disk, from, to, hash).map(|()| 1),
+            Self::Rename { from, to, replace, conditions } => {
+                rename(disk, from, to, *replace, *conditions).map(|()| 1)
+            }
+            Self::TakeOver { from, to, hash, conditions } => {
+                take_over(disk, from, to, hash, *conditions).map(|()| 1)
+            }
             Self::Metadata(change) => set_metadata(disk, change).map(|()| 1),
         }
     }

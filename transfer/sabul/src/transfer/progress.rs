@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use sabul_content::Printable;
-use sabul_wire::control::{Failure, FailureCode, Message, NotKept};
+use sabul_wire::control::{Facts, Failure, FailureCode, Message, NotKept};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -106,6 +106,9 @@ pub struct Report {
     /// The name of the destination took the place of the name of the only source, instead of a directory that takes the
     /// source.
     pub in_place: bool,
+    /// Metadata of the destination when it was opened, if [`TransferOptions::expected`](crate::TransferOptions::expected)
+    /// was set.
+    pub destination: Option<Facts>,
     /// Failed entries by path with their causes; the first ten thousand.
     pub failures: Vec<(Vec<u8>, Failure)>,
     /// Metadata of arrived entries that could not be preserved, by kind.
@@ -475,6 +478,7 @@ impl SharedProgress {
             verified: !failures.iter().any(|(_, failure)| is_wrong(failure)),
             durable: false,
             in_place: false,
+            destination: None,
             not_kept: Vec::new(),
             failures,
             channel,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sabul_content::{Assembler, Op, Step};
 use sabul_units::{Bytes, Polled};
 use sabul_wire::block::{Record, end_block};
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message, NotKept};
+use sabul_wire::control::{Entry, EntryKind, Facts, Failure, FailureCode, Message, NotKept};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -219,6 +219,10 @@ pub(crate) trait Writer: Send {
     fn in_place(&self) -> bool {
         false
     }
+    /// Metadata of the expected directory of the destination when it was opened.
+    fn destination(&self) -> Option<Facts> {
+        None
+    }
     /// Whether resume data is kept until the sender has confirmed the result.
     fn awaits_confirmation(&self) -> bool {
         false
@@ -275,6 +279,10 @@ impl<S: Sink + Send> Writer for Receiver<S> {
 
     fn in_place(&self) -> bool {
         self.in_place()
+    }
+
+    fn destination(&self) -> Option<Facts> {
+        self.destination()
     }
 
     fn awaits_confirmation(&self) -> bool {
@@ -475,8 +483,11 @@ impl WriterTask {
         }
         let counts = writer.finished()?;
         let (not_kept, awaits_confirmation) = (writer.not_kept(), writer.awaits_confirmation());
-        let in_place = writer.in_place();
-        Some(Ok(Written { counts, elapsed: now, in_place, not_kept, awaits_confirmation }))
+        let (in_place, destination) = (writer.in_place(), writer.destination());
+        let elapsed = now;
+        #[rustfmt::skip]
+        let written = Written { counts, elapsed, in_place, not_kept, destination, awaits_confirmation };
+        Some(Ok(written))
     }
 
     /// Sends the result. The writer is dropped first, and partial data with it, unless the sender has to confirm the

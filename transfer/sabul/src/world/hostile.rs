@@ -5,8 +5,9 @@ use std::time::Duration;
 use sabul_files::testing::{HOSTILE_FOLDER, HostileValues};
 use sabul_units::Random;
 use sabul_wire::control::{
-    CONTROL_VERSION, ChannelParams, Checkpoint, Chunk, ChunksEnd, Delta, Direction, Extent, Facts,
-    Held, Kept, Message, Moved, Open, Preferred, Request, Seen, SeenKind, ToHash, Whole,
+    CONTROL_VERSION, ChannelParams, Checkpoint, Chunk, ChunksEnd, Delta, Direction, Expected,
+    Extent, Facts, Held, Identity, Kept, Message, Moved, Open, Preferred, Request, Seen, SeenKind,
+    ToHash, Whole,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
@@ -31,6 +32,8 @@ impl HostilePeer {
             group: 0,
             hash: None,
             attributes: None,
+            id: None,
+            is_shared: false,
         };
         let is_there = self.0.random.below(2) == 0;
         Seen {
@@ -72,6 +75,11 @@ impl HostilePeer {
                 sync: self.0.random.below(2) == 0,
                 read_back: self.0.random.below(2) == 0,
                 origins: vec![[1; 8]],
+                expected: match self.0.random.below(3) {
+                    0 => Expected::Any,
+                    1 => Expected::New { is_private: true },
+                    _ => Expected::Same(Identity { device: 1, inode: 2, born_ns: 3 }),
+                },
             },
         }
     }

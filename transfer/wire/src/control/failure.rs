@@ -7,7 +7,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_TEXT, bounds};
+use super::bounds;
+use super::limits::MAX_TEXT;
 
 /// End of the text about a file that may not be replaced.
 const EXISTS: &str = " exists; leave out -n to replace it";

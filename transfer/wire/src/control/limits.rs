@@ -18,6 +18,8 @@ pub const MAX_NAMES_BODY: usize = 256 << 10;
 pub const MAX_CHUNKS_BODY: usize = 128 << 10;
 /// Longest statement of a receipt, in bytes.
 pub const MAX_STATEMENT: usize = 32 << 10;
+/// Longest text of a failure, in bytes; longer texts lose their middle.
+pub const MAX_TEXT: usize = 1 << 10;
 /// Longest path of a file, in bytes; the limit of Linux.
 pub const MAX_NAME: usize = 4096;
 /// Longest name or value of a setting, and longest name of a program, in bytes.

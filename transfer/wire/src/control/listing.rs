@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::bounds;
+use super::failure::Failure;
 use super::limits::{ITEM, MAX_NAME};
-use super::{Failure, Owner, bounds};
+use super::more::Owner;
 
 /// Most paths in one request about files.
 pub const MAX_PLACES: usize = 1024;
@@ -14,7 +16,7 @@ pub const MAX_PATTERN: usize = 1 << 10;
 /// Longest rule file of a directory, in bytes.
 pub const MAX_RULE_FILE: usize = 64 << 10;
 /// Assumed memory use of an entry of a listing, in bytes.
-const SEEN_ITEM: usize = ITEM + 48;
+const SEEN_ITEM: usize = ITEM + 96;
 /// Most entries that one [`super::Message::Seen`] carries.
 pub const MAX_SEEN: usize = 1000;
 
@@ -140,6 +142,10 @@ pub struct Facts {
     pub hash: Option<[u8; 32]>,
     /// Extended attributes of a file or directory, if requested and readable.
     pub attributes: Option<SeenAttributes>,
+    /// Identity; `None` for an object of a store.
+    pub id: Option<Identity>,
+    /// The file has several names (hard links).
+    pub is_shared: bool,
 }
 
 /// Extended attributes that a copy keeps.
@@ -153,6 +159,32 @@ pub struct SeenAttributes {
     /// Group bits that an access control list leaves to the owning group, as in a mode. The group bits of the mode are the
     /// mask of the list.
     pub group: u32,
+}
+
+/// Identity of a file or directory, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Device number.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Birth time in nanoseconds since 1970; zero if unknown.
+    pub born_ns: i64,
+}
+
+/// Directory that a transfer may write to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Expected {
+    /// Any directory.
+    #[default]
+    Any,
+    /// A directory that the receiver creates.
+    New {
+        /// Only the receiver's user has rights until the opener sets the metadata.
+        is_private: bool,
+    },
+    /// The directory with this identity.
+    Same(Identity),
 }
 
 /// Kind of a directory entry.
@@ -180,9 +212,9 @@ pub struct NewMetadata {
     pub modified_ns: Option<i64>,
     /// Owner and group.
     pub owner: Option<Owner>,
-    /// Metadata of the entry as it was compared. An entry with another kind, owner, group or mode is not changed, nor a
-    /// file with another size or time.
-    pub seen: Option<Facts>,
+    /// Metadata of the entry as it was compared. An entry with another kind, owner, group, mode or identity is not
+    /// changed, nor a file with another size or time.
+    pub seen: Facts,
 }
 
 impl NewMetadata {

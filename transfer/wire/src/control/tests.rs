@@ -100,7 +100,8 @@ fn each_byte_and_item_of_a_request_adds_to_its_weight() {
     let item = u32::try_from(ITEM).unwrap();
     assert_eq!(with_rules(vec![rule(100)]) - with_rules(Vec::new()), item + 100);
     assert_eq!(with_params(&[("key", "values")]) - with_params(&[]), item + 9);
-    let remove = |places| open(Request::Remove { places, recursive: false }).weight();
+    let remove =
+        |places| open(Request::Remove { places, recursive: false, seen: Vec::new() }).weight();
     assert_eq!(remove(vec![vec![b'x'; 100]]) - remove(Vec::new()), item + 100);
     let named = |length| Entry {
         path: vec![b'x'; length],
@@ -148,11 +149,11 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
     };
     let remove = |count| {
         let places = vec![Vec::new(); count];
-        Message::Open(open(Request::Remove { places, recursive: true }))
+        Message::Open(open(Request::Remove { places, recursive: true, seen: Vec::new() }))
     };
     let make = |length| {
         let places = vec![vec![b'a'; length]];
-        Message::Open(open(Request::MakeFolders { places, parents: true, mode: None }))
+        Message::Open(open(Request::MakeFolders { places, parents: true, mode: None, below: None }))
     };
     let get = |sources| {
         let (rules, ranges) = (Vec::new(), Vec::new());
@@ -180,7 +181,7 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
         let (into_directory, preserve, sync, read_back) = (false, false, false, false);
         let origins = Vec::new();
         #[rustfmt::skip]
-        let put = Request::Put { destination, into_directory, preserve, sync, read_back, origins };
+        let put = Request::Put { destination, into_directory, preserve, sync, read_back, origins, expected: Expected::Any };
         Message::Open(open(put))
     };
     let stream = |length| Message::Open(open(Request::Stream { name: "n".repeat(length) }));
@@ -390,6 +391,8 @@ fn file_requests_and_answers_have_the_documented_bytes() {
         group: 2,
         hash: None,
         attributes: Some(SeenAttributes { users: None, lists: Some([5; 8]), group: 0o70 }),
+        id: Some(Identity { device: 5, inode: 6, born_ns: 7 }),
+        is_shared: true,
     };
     let entries = vec![
         Seen { path: b"a".to_vec(), outcome: Ok(facts), rules: b"*.o".to_vec() },
@@ -403,7 +406,8 @@ fn file_requests_and_answers_have_the_documented_bytes() {
     let expected = [
         &[6, 3, 2][..],
         &[1, b'a', 0, 2, 0xAC, 0x02, 0xFF, 0x03, 1, 1, 1, 2, 0],
-        &[1, 0, 1, 5, 5, 5, 5, 5, 5, 5, 5, 0o70, 3, b'*', b'.', b'o'],
+        &[1, 0, 1, 5, 5, 5, 5, 5, 5, 5, 5, 0o70],
+        &[1, 5, 6, 14, 1, 3, b'*', b'.', b'o'],
         &[1, b'b', 1, 4, 2, b'n', b'o', 0],
         &[1],
     ];
@@ -440,10 +444,19 @@ fn file_requests_and_answers_have_the_documented_bytes() {
             },
             &[4, 1, 1, b'x', 4, 1, 0, 3, b'*', b'.', b'o', 1, 1, 0, 1, 1, 1, b'n', 2],
         ),
-        (Request::Remove { places: places.clone(), recursive: true }, &[5, 1, 1, b'x', 1]),
         (
-            Request::MakeFolders { places, parents: false, mode: Some(0o700) },
-            &[6, 1, 1, b'x', 0, 1, 0xC0, 0x03],
+            Request::Remove { places: places.clone(), recursive: true, seen: vec![facts] },
+            &[
+                &[5, 1, 1, b'x', 1, 1][..],
+                &[2, 0xAC, 0x02, 0xFF, 0x03, 1, 1, 1, 2, 0],
+                &[1, 0, 1, 5, 5, 5, 5, 5, 5, 5, 5, 0o70],
+                &[1, 5, 6, 14, 1],
+            ]
+            .concat(),
+        ),
+        (
+            Request::MakeFolders { places, parents: false, mode: Some(0o700), below: facts.id },
+            &[6, 1, 1, b'x', 0, 1, 0xC0, 0x03, 1, 5, 6, 14],
         ),
         (
             Request::Rename {
@@ -451,8 +464,10 @@ fn file_requests_and_answers_have_the_documented_bytes() {
                 to: b"yz".to_vec(),
                 replace: true,
                 content: None,
+                seen: None,
+                below: facts.id.map(Box::new),
             },
-            &[7, 1, b'x', 2, b'y', b'z', 1, 0],
+            &[7, 1, b'x', 2, b'y', b'z', 1, 0, 0, 1, 5, 6, 14],
         ),
         (
             Request::SetMetadata {
@@ -461,10 +476,16 @@ fn file_requests_and_answers_have_the_documented_bytes() {
                     mode: Some(0o600),
                     modified_ns: Some(-1),
                     owner: Some(Owner { user: 1, group: 2 }),
-                    seen: None,
+                    seen: facts,
                 }],
             },
-            &[8, 1, 1, b'x', 1, 0x80, 0x03, 1, 1, 1, 1, 2, 0],
+            &[
+                &[8, 1, 1, b'x', 1, 0x80, 0x03, 1, 1, 1, 1, 2][..],
+                &[2, 0xAC, 0x02, 0xFF, 0x03, 1, 1, 1, 2, 0],
+                &[1, 0, 1, 5, 5, 5, 5, 5, 5, 5, 5, 0o70],
+                &[1, 5, 6, 14, 1],
+            ]
+            .concat(),
         ),
         (Request::Hash { place: b"x".to_vec(), chunking: Chunking::Content }, &[9, 1, b'x', 1]),
     ] {

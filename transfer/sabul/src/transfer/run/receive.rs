@@ -149,6 +149,7 @@ impl Run {
                 cpu_us: micros(cpu),
                 in_place: written.in_place,
                 not_kept: written.not_kept.clone(),
+                destination: written.destination.map(Box::new),
             }));
             if written.awaits_confirmation {
                 let is_confirmed = self.is_opener || self.is_confirmed().await;
@@ -161,6 +162,7 @@ impl Run {
             let mut report = self.shared_progress.report(counts);
             report.not_kept = written.not_kept;
             report.in_place = written.in_place;
+            report.destination = written.destination;
             report.cpu_receiver = Some(cpu);
             return Ok(report);
         }

@@ -180,6 +180,7 @@ impl Run {
                 let mut report = self.shared_progress.report(self.counts(done));
                 report.not_kept.clone_from(&done.not_kept);
                 report.in_place = done.in_place;
+                report.destination = done.destination.as_deref().copied();
                 report.cpu_sender = Some(self.shared_progress.cpu_used());
                 report.cpu_receiver = Some(Duration::from_micros(done.cpu_us));
                 if !is_concluded && ended.is_none() {
