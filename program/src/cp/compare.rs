@@ -29,6 +29,7 @@ use super::narrow::Narrowing;
 use super::plan::{Plan, is_into, source_set};
 use super::plan_file::{Planned, Verdict};
 use super::sides::Sides;
+use super::tops::TopsReader;
 use crate::error::CliError;
 
 /// Names that wait for the transfer. Ours: some MB; a smaller comparison ends at once, so that the totals are known.
@@ -119,6 +120,17 @@ pub(super) struct Order {
     pub(super) guard: Option<Guard>,
     /// Directories lose rights before their content is copied.
     pub(super) narrowing: Option<Narrowing>,
+    /// Metadata of the destination.
+    pub(super) tops: Option<Arc<TopsReader>>,
+}
+
+impl Order {
+    /// Settings with the metadata of the destination; blocks.
+    fn options_with_top(&self, runtime: &Handle) -> Result<CompareOptions, CliError> {
+        let tops = self.tops.as_ref().map(|tops| runtime.block_on(tops.get())).transpose()?;
+        let top = tops.and_then(|tops| tops.destination);
+        Ok(CompareOptions { top, ..self.options.clone() })
+    }
 }
 
 /// Which entries of the source are listed.
@@ -350,7 +362,7 @@ impl Ends {
         let _entered = runtime.enter();
         let tops = self.tops();
         let is_sync = order.is_sync;
-        let mut options = order.options.clone();
+        let mut options = order.options_with_top(runtime)?;
         let mut chooser = Chooser {
             order,
             names,

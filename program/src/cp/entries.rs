@@ -59,7 +59,8 @@ pub(super) fn difference_of(
         return Difference::Same { path, source, is_there: true };
     }
     let are_files = [source.kind, old.kind] == [SeenKind::File; 2];
-    match are_files && options.has_same_content(&source, &old) {
+    let is_adjusted = are_files && options.has_same_content(&source, &old);
+    match is_adjusted && !options.would_give_away(&source, &old, []) {
         true => Difference::Adjust { path, source, old },
         false => Difference::Copy { path, source, old: Some(old) },
     }

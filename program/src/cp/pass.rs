@@ -96,6 +96,7 @@ async fn start(
 ) -> Result<Started, CliError> {
     let comparing = match selecting.order(args, plan) {
         Some(mut order) => {
+            order.tops = tops.cloned();
             let has_deltas = selecting.sync.as_ref().is_some_and(Sync::has_deltas);
             let has_deltas = has_deltas && !selecting.is_dry;
             order.deltas = has_deltas.then(|| Deltas::of(plan, session)).flatten();

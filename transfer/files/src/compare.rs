@@ -9,9 +9,8 @@ use std::iter::Peekable;
 
 use sabul_wire::control::{Facts, Failure, FailureCode, Seen, SeenKind};
 
-use super::attributes::{attributes_differ, mode_of};
+use super::attributes::attributes_differ;
 use super::rules::Filter;
-use crate::root::foreign_write;
 pub use options::CompareOptions;
 
 mod options;
@@ -146,28 +145,12 @@ where
 
     /// Returns the change of a file with the same content.
     fn adjust(&mut self, path: Vec<u8>, source: Facts, old: Facts) -> Difference {
-        if self.would_give_away(&source, &old) {
+        let above = self.open.iter().map(|open| &open.old);
+        if self.options.would_give_away(&source, &old, above) {
             self.touch();
             return Difference::Copy { path, source, old: Some(old) };
         }
         Difference::Adjust { path, source, old }
-    }
-
-    /// Whether an adjustment of this file would give rights to others, in a directory where another user may have put the
-    /// file. Such a file is copied, so that a file of root under the name of another file does not change.
-    fn would_give_away(&self, source: &Facts, old: &Facts) -> bool {
-        let gets_owner =
-            self.options.owners && (source.owner, source.group) != (old.owner, old.group);
-        let gets_rights = self.options.modes && mode_of(source, Some(old)) & !old.mode & 0o777 != 0;
-        let is_only_of_owner = |folder: &Facts| {
-            folder.owner == old.owner
-                && folder.mode & foreign_write(folder.owner, folder.group) == 0
-        };
-        match self.open.last() {
-            Some(folder) => (gets_owner || gets_rights) && !is_only_of_owner(&folder.old),
-            // The destination itself is not in the listings.
-            None => gets_owner,
-        }
     }
 
     fn step(&mut self) -> Option<Result<Difference, E>> {
@@ -578,7 +561,12 @@ mod tests {
                 let [Ok(directory), Ok(file)] = [directory("d", T), file("d/f", 1, T)];
                 [with(directory, folder), with(file, of_file)].into_iter()
             };
-            let options = CompareOptions { modes: true, owners: true, ..CompareOptions::default() };
+            let Ok(Seen { outcome: Ok(root), .. }) = with(directory("", T).unwrap(), (0, 0o755))
+            else {
+                unreachable!()
+            };
+            let (modes, owners, top) = (true, true, Some(root));
+            let options = CompareOptions { modes, owners, top, ..CompareOptions::default() };
             let options = CompareOptions { directories: true, ..options };
             let mut comparison = Comparison::new(options, tree(folder, new), tree(folder, old));
             let is_copied = matches!(comparison.next(), Some(Ok(Difference::Copy { .. })));
@@ -624,6 +612,28 @@ mod tests {
         assert_eq!(all(Some(1)), ["same d/f", "same d"]);
         // Without the list, the mask is no right of the group.
         assert_eq!(all(None), ["narrow d", "adjust d/f", "adjust d"]);
+    }
+
+    #[test]
+    fn every_directory_above_a_file_decides_whether_it_is_given_away() {
+        let facts = |owner: u32, mode: u32| {
+            let Ok(seen) = directory("d", T);
+            Facts { owner, group: owner, mode, ..seen.outcome.unwrap() }
+        };
+        let options = |top| CompareOptions { modes: true, owners: true, top, ..<_>::default() };
+        let (key, own) = (facts(0, 0o600), facts(7, 0o644));
+        let gives =
+            |top: Option<Facts>, above: &[Facts]| options(top).would_give_away(&own, &key, above);
+        let root = facts(0, 0o755);
+        assert!(!gives(Some(root), &[root, root]));
+        // A user can rename a directory of root in a directory of his own, and in one that all may write.
+        assert!(gives(Some(root), &[facts(7, 0o755), root]));
+        assert!(gives(Some(facts(7, 0o755)), &[root]));
+        assert!(gives(Some(root), &[facts(0, 0o1777), root]));
+        assert!(gives(None, &[root]), "an unknown destination");
+        // A file of the user, in directories of root and the user.
+        let old = facts(7, 0o600);
+        assert!(!options(Some(root)).would_give_away(&own, &old, &[facts(7, 0o755)]));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use sabul_wire::control::{Facts, SeenKind};
 use crate::acl;
 use crate::attributes::{attributes_differ, mode_of};
 use crate::listing::ReadParts;
+use crate::root::foreign_write;
 use crate::rules::Rules;
 
 /// Which differences count.
@@ -39,6 +40,8 @@ pub struct CompareOptions {
     pub copies_disordered: bool,
     /// Names of several sources in the order of the walk; empty for a single source.
     pub order: Vec<Vec<u8>>,
+    /// Metadata of the destination itself, which is not in its listing, if known.
+    pub top: Option<Facts>,
     /// Rules of the source. Entries at the destination that the rule files of the source exclude stay as they are.
     pub rules: Rules,
 }
@@ -69,6 +72,27 @@ impl CompareOptions {
     /// Parts of files that the listings of both ends read.
     pub fn parts(&self) -> ReadParts {
         ReadParts { content: self.content, attributes: self.attributes }
+    }
+
+    /// Whether an adjustment of this file would give rights to others, although another user may have put the file there.
+    /// `above` are the directories above the file, below the destination. Such a file is copied, so that a file of root
+    /// under the name of another file does not change.
+    pub fn would_give_away<'a>(
+        &self,
+        source: &Facts,
+        old: &Facts,
+        above: impl IntoIterator<Item = &'a Facts>,
+    ) -> bool {
+        let gets_owner = self.owners && (source.owner, source.group) != (old.owner, old.group);
+        let gets_rights = self.modes && mode_of(source, Some(old)) & !old.mode & 0o777 != 0;
+        // Only root and the owner of the file change names here.
+        let is_safe = |folder: &Facts| {
+            [0, old.owner].contains(&folder.owner)
+                && folder.mode & foreign_write(folder.owner, folder.group) == 0
+        };
+        let is_top_safe = self.top.as_ref().map_or(!gets_owner, is_safe);
+        let are_safe = is_top_safe && above.into_iter().all(is_safe);
+        (gets_owner || gets_rights) && !are_safe
     }
 
     /// Whether kind, size, and hash or time differ.
