@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::process::Output;
 
 use crate::common::schema::expect;
@@ -464,4 +464,26 @@ fn permission_bits_are_changed_on_the_way_in_both_directions() {
     let output = at(&bench, &["cp", "--chmod", "u+s", "src/c/x", &url]);
     expect_code(&output, 2);
     assert!(stderr(&output).contains("u+s"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_file_with_two_names_is_adjusted_without_a_failure() {
+    let bench = Bench::with(&SERVE);
+    fs::create_dir_all(bench.path("src/sub")).unwrap();
+    fs::write(bench.path("src/a"), "content").unwrap();
+    fs::hard_link(bench.path("src/a"), bench.path("src/sub/b")).unwrap();
+    let to = bench.url("to");
+    let sync = || done(&bench, &["sync", "-a", "src/", &to]);
+    sync();
+    fs::set_permissions(bench.path("src/a"), fs::Permissions::from_mode(0o604)).unwrap();
+    let found = |name: &str| fs::metadata(bench.root("to").join(name)).unwrap();
+    sync();
+    assert!(sync().1.contains("nothing to copy"));
+    assert_eq!(["a", "sub/b"].map(|name| found(name).mode() & 0o777), [0o604; 2]);
+    if rustix::process::geteuid().is_root() {
+        chown(bench.path("src/a"), Some(65534), Some(65534)).unwrap();
+        sync();
+        assert_eq!(["a", "sub/b"].map(|name| found(name).uid()), [65534; 2]);
+        assert_eq!(found("a").ino(), found("sub/b").ino());
+    }
 }

@@ -634,6 +634,8 @@ mod tests {
         // A file of the user, in directories of root and the user.
         let old = facts(7, 0o600);
         assert!(!options(Some(root)).would_give_away(&own, &old, &[facts(7, 0o755)]));
+        let shared = Facts { is_shared: true, ..key };
+        assert!(options(Some(root)).would_give_away(&own, &shared, []), "names elsewhere");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use sabul_content::Printable;
-use sabul_wire::control::{Failure, FailureCode, NewMetadata};
+use sabul_wire::control::{Facts, Failure, FailureCode, NewMetadata, Owner, SeenKind};
 
 use super::entry_error::{root_write_failure, write_failure};
 use super::identity::{facts, is_as_seen, is_same, open_marked};
@@ -67,15 +67,16 @@ pub fn set_metadata(disk: Option<&dyn Disk>, change: &NewMetadata) -> Result<(),
                    copy with -a";
         return Err(refused(why.to_owned()));
     }
-    // The sticky bit has no meaning for files.
-    let kept = if now.kind == Kind::Directory { 0o1777 } else { 0o777 };
-    let mode = change.mode.map(|mode| mode & kept);
+    let mode = change.mode.map(|mode| mode & kept_bits(change.seen.kind));
     adjust_metadata(&*file, change.owner, mode, change.modified_ns).map_err(fail)
 }
 
 /// Why the process of this user must not change an open entry: another user may have moved another file to the name since
 /// the comparison, or linked another file there before.
 fn refusal(change: &NewMetadata, now: &Metadata, has_identity: bool, user: u32) -> Option<String> {
+    if has_identity && is_as_wanted(change, &facts(now)) {
+        return None;
+    }
     if !has_identity || !is_as_seen(&change.seen, &facts(now)) {
         return Some("is not the entry that was compared; run the command again".to_owned());
     }
@@ -101,13 +102,33 @@ fn widens_mask(file: &dyn DiskFile, change: &NewMetadata, now: &Metadata) -> boo
     }
 }
 
+/// Permission bits that are set. The sticky bit has no meaning for files.
+const fn kept_bits(kind: SeenKind) -> u32 {
+    match kind {
+        SeenKind::Directory => 0o1777,
+        _ => 0o777,
+    }
+}
+
+/// Whether an entry has the new metadata already: a file gets it through another of its names.
+fn is_as_wanted(change: &NewMetadata, now: &Facts) -> bool {
+    let seen = &change.seen;
+    let owner = change.owner.unwrap_or(Owner { user: seen.owner, group: seen.group });
+    let wanted = Facts {
+        mode: change.mode.map_or(seen.mode, |mode| mode & kept_bits(seen.kind)),
+        modified_ns: change.modified_ns.or(seen.modified_ns),
+        owner: owner.user,
+        group: owner.group,
+        ..*seen
+    };
+    is_as_seen(&wanted, now)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::MetadataExt as _;
     use std::sync::Arc;
-
-    use sabul_wire::control::{Facts, Owner};
 
     use super::*;
     use crate::listing::facts_of;
@@ -227,5 +248,30 @@ mod tests {
             let why = refusal(&change, &now, true, user);
             assert_eq!(why.is_some(), is_refused, "{change:?} {}: {why:?}", now.owner);
         }
+    }
+
+    #[test]
+    fn a_file_with_two_names_is_adjusted_under_both() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = RootDir::open(dir.path(), RootLink::Follow).unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("a"), "content").unwrap();
+        fs::hard_link(at("a"), at("b")).unwrap();
+        fs::write(at("other"), "content").unwrap();
+        let seen = ["a", "b"].map(|name| facts_of(&at(name), false).unwrap());
+        let change = |name: &str, seen| {
+            let (path, modified_ns) = (name.into(), Some(5));
+            NewMetadata { path, mode: Some(0o604), modified_ns, owner: None, seen }
+        };
+        for (name, seen) in ["a", "b"].into_iter().zip(seen) {
+            set_metadata(Some(&root), &change(name, seen)).unwrap();
+        }
+        assert_eq!(facts_of(&at("b"), false).unwrap().mode, 0o604);
+        // Another file does not count, although it has the new metadata.
+        set_metadata(Some(&root), &change("other", facts_of(&at("other"), false).unwrap()))
+            .unwrap();
+        fs::rename(at("other"), at("b")).unwrap();
+        let failure = set_metadata(Some(&root), &change("b", seen[1])).unwrap_err();
+        assert_eq!(failure.code, FailureCode::Changed);
     }
 }

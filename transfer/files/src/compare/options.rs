@@ -76,7 +76,7 @@ impl CompareOptions {
 
     /// Whether an adjustment of this file would give rights to others, although another user may have put the file there.
     /// `above` are the directories above the file, below the destination. Such a file is copied, so that a file of root
-    /// under the name of another file does not change.
+    /// under the name of another file does not change. A file with several names gets no other owner either.
     pub fn would_give_away<'a>(
         &self,
         source: &Facts,
@@ -92,7 +92,7 @@ impl CompareOptions {
         };
         let is_top_safe = self.top.as_ref().map_or(!gets_owner, is_safe);
         let are_safe = is_top_safe && above.into_iter().all(is_safe);
-        (gets_owner || gets_rights) && !are_safe
+        (gets_owner && old.is_shared) || ((gets_owner || gets_rights) && !are_safe)
     }
 
     /// Whether kind, size, and hash or time differ.
