@@ -228,7 +228,8 @@ async fn each_further_path_of_a_sending_end_borrows_memory() {
     let session = served_with(SendPolicy::default(), connector).await;
     let options = TransferOptions::default().channels(5).rate_limit(Some(Rate(4_000_000)));
     let measure = async || {
-        let limit = MeasureLimit::default().bytes(Bytes(500_000));
+        // Four seconds: the paths open meanwhile.
+        let limit = MeasureLimit::default().bytes(Bytes(2_000_000));
         session.measure(Direction::Send, limit, &options).await.unwrap().finish().await.unwrap()
     };
     let all_paths = async || {
