@@ -171,7 +171,7 @@ pub(super) fn hold(
     if let Expected::New { is_private } = destination.expected {
         let mode = if is_private { 0o700 } else { 0o777 };
         if !make_all(&*disk, &path, mode).map_err(root_write_failure)? {
-            return Err(replaced("it was made by another process meanwhile"));
+            return Err(replaced("another process made the directory meanwhile"));
         }
         let above = path.parent().unwrap_or(RootPath::root());
         disk.open_dir(&above).map_err(root_write_failure)?.sync().map_err(fail)?;
