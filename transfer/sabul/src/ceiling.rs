@@ -1,9 +1,9 @@
 //! Shared rate limit of all transfers that a process sends, or of all that it receives.
 //!
 //! Source:      ours; max-min fair shares, as fair queueing would give.
-//! Model:       each end reports its use once per [`UPDATE_INTERVAL`]. An end that used less than [`USED_PART`] of its
-//!              share is granted 1.5 times its use. The rest is divided equally among the other ends, including
-//!              newcomers.
+//! Model:       each end reports its use once per [`UPDATE_INTERVAL`], or later if its share is small. An end that used
+//!              less than [`USED_PART`] of its share is granted 1.5 times its use. The rest is divided equally among the
+//!              other ends, including newcomers.
 //! Invariants:  the shares never sum to more than the ceiling; a share is never zero.
 //! Bounds:      an end applies a smaller share at its next update. Until then the sum may exceed the ceiling by a
 //!              newcomer's share. A receiver forwards the share to its sender, which takes one RTT more.
@@ -22,6 +22,9 @@ const UPDATE_INTERVAL: Span = Span::from_millis(100);
 /// An end that used at least this part of its share could use more. Ours: packets, batches and timers cost a sender a
 /// few percent.
 const USED_PART: f64 = 0.8;
+/// A use below that part counts only once the share has allowed this many bytes, two of the largest packets: a slow end
+/// sends nothing in most intervals.
+const JUDGED_BYTES: f64 = 131_072.0;
 /// Grant of an end that used less than [`USED_PART`] of its share, as a multiple of its use.
 const HEADROOM: f64 = 1.5;
 /// An idle end keeps this fraction (1/n) of an equal share, to show renewed demand.
@@ -164,8 +167,15 @@ impl Member {
         if time < UPDATE_INTERVAL {
             return false;
         }
-        self.last = Some((now, sent_bytes));
         let used = sent_bytes.saturating_sub(before) as f64 * 8.0 / time.as_secs_f64();
+        let is_judged = |share: u64| {
+            let share = share as f64;
+            used >= USED_PART * share || share * time.as_secs_f64() >= 8.0 * JUDGED_BYTES
+        };
+        if !self.share_bps.is_none_or(is_judged) {
+            return false;
+        }
+        self.last = Some((now, sent_bytes));
         let need = match self.share_bps {
             Some(share) if used < USED_PART * share as f64 => Need::Some(used * HEADROOM),
             _ => Need::All,
@@ -226,6 +236,23 @@ mod tests {
         let parts = shares(&ceiling, 40, &[1000, 1000, 10]);
         assert_eq!((parts[2], parts[0]), (10, parts[1]), "{parts:?}");
         assert!((40..=45).contains(&parts[0]), "10 of 100, and half as much again: {parts:?}");
+    }
+
+    #[test]
+    fn an_end_whose_packets_take_longer_than_an_interval_is_not_idle() {
+        let ceiling = Ceiling::new(Rate(4 * MBPS));
+        let mut members: Vec<Member> = (0..5).map(|_| ceiling.join()).collect();
+        // Packets of 64 KiB, as fast as the share permits.
+        let mut sent = [0.0; 5];
+        for update in 0..300 {
+            let now = Instant::ZERO + Span::from_millis(update * 100);
+            for (member, sent) in members.iter_mut().zip(&mut sent) {
+                *sent += share_of(member) as f64 / 80.0;
+                member.update(now, (*sent / 65_536.0) as u64 * 65_536);
+            }
+        }
+        let least = members.iter().map(share_of).min().unwrap();
+        assert!(least > MBPS / 2, "{members:?}");
     }
 
     #[test]

@@ -92,8 +92,11 @@ impl SenderHandle {
     /// Makes a sending end without a path.
     pub(crate) fn of_paths(memory: BlockLoan, block_bytes: u32, settings: RateSettings) -> Self {
         let state = State { buffers: Some(Buffers::new(memory)), ..State::default() };
-        let settings = Some(settings);
-        let paths = Arc::new(Mutex::new(SendPaths { settings, ..SendPaths::default() }));
+        // The first channel has the limit from its first packet on.
+        let limit = Ceiling::default();
+        limit.set(settings.rate_limit_bps.map(Rate));
+        let paths = SendPaths { settings: Some(settings), limit, ..SendPaths::default() };
+        let paths = Arc::new(Mutex::new(paths));
         // A path refers to the queue, so the queue must not keep the paths.
         let of_waker = Arc::downgrade(&paths);
         let waker = Wake(Arc::new(move || {
@@ -488,11 +491,12 @@ mod tests {
     fn the_paths_share_the_limit_of_the_transfer_by_use() {
         let budget = MemoryBudget::of(MemoryBudget::BYTES_MIN);
         let settings =
-            RateSettings { policy: sabul_cc::Policy::default(), rate_limit_bps: Some(8_000_000) };
+            RateSettings { policy: sabul_cc::Policy::default(), rate_limit_bps: Some(80_000_000) };
         let handle = SenderHandle::of_paths(budget.channel(BLOCK).unwrap(), BLOCK, settings);
         let paths = handle.paths.as_ref().unwrap();
         let path = Shared::of_path(&handle.shared, Wake::none());
         lock(paths).open.insert(0, Arc::clone(&path));
+        assert_eq!(lock(paths).limit.join().share_bps(), Some(80_000_000), "from the beginning");
         assert!(handle.steer_paths(settings));
         assert_eq!(path.lock().steer.unwrap().rate_limit_bps, None);
         // The first of eight paths sends, the others wait for the result of the search.
@@ -500,10 +504,10 @@ mod tests {
         for round in 0..10 {
             let now = Instant::ZERO + Span::from_millis(100 * round);
             for (number, member) in members.iter_mut().enumerate() {
-                member.update(now, if number == 0 { 100_000 * round } else { 0 });
+                member.update(now, if number == 0 { 1_000_000 * round } else { 0 });
             }
         }
-        assert!(members[0].share_bps().unwrap() > 6_000_000, "{members:?}");
+        assert!(members[0].share_bps().unwrap() > 60_000_000, "{members:?}");
     }
 
     #[test]

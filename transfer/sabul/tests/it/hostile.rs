@@ -389,7 +389,7 @@ fn connections_without_the_secret_of_a_session_join_no_transfer() {
         let export = |label: &[u8], stream: &TlsStream<TcpStream>| -> [u8; 40] {
             tls::exporter(&**stream.get_ref().1, label, &1_u32.to_be_bytes()).unwrap()
         };
-        let secrets = export(b"control::Expected::AnyORTER-sabul-join", &stream);
+        let secrets = export(b"EXPORTER-sabul-join", &stream);
         let id = u64::from_be_bytes(*secrets.first_chunk().unwrap());
         let key: [u8; 32] = secrets[8..].try_into().unwrap();
         let put = Request::Put {
