@@ -111,14 +111,14 @@ fn a_fault_just_before_a_flow_ends_is_detected() {
 }
 
 /// TCP's largest window, 2^30 bytes, limits a sender without any other limit. Our own sender, at
-/// the 100 Gb/s of its interface, loses more packets than a channel can track.
+/// the 100 Gb/s of its interface, waits when too many packets have no acknowledgement.
 #[test]
 fn an_unbounded_window_is_legal_and_the_run_still_ends() {
-    let outcome = run(Transport::Tcp, "wide-open", |_| {}).unwrap();
-    assert!(outcome.results.flows[1].packets_sent > 500_000);
-    let text = run(Transport::Sabul, "wide-open", |_| {}).unwrap_err().to_string();
-    for part in ["flow 'bad': controller 'wide-open'", "the limit is 2097152"] {
-        assert!(text.contains(part), "{text}");
+    for transport in [Transport::Tcp, Transport::Sabul] {
+        let outcome = run(transport, "wide-open", |_| {}).unwrap();
+        let bad = &outcome.results.flows[1];
+        assert!(bad.packets_sent > 500_000, "{transport:?}: {}", bad.packets_sent);
+        assert!(bad.goodput_bps > 0.0, "{transport:?}");
     }
 }
 
