@@ -331,6 +331,11 @@ impl Part {
         self.mode
     }
 
+    /// The path of the part.
+    pub(super) const fn path(&self) -> &RootPath {
+        &self.path
+    }
+
     /// The final path.
     pub(super) fn target(&self) -> &RootPath {
         &self.target
