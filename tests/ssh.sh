@@ -128,6 +128,7 @@ check() {
         tail -n 5 "$work/said" "$work/sshd.log" | sed 's/^/     /'
     fi
 }
+flat() { "$@" 2>&1 | tr '\n' ' '; return "${PIPESTATUS[0]}"; }
 same() { check "$1" 0 '' cmp "$2" "$3"; }
 
 cd "$work/near"
@@ -197,7 +198,54 @@ check "a host that ssh does not know gives a document, too" 4 '^0$' one "$sabul"
 same "the file is there, too" big "$work/home/between/dialled"
 check "a missing source is named" 1 'missing' "$sabul" cp far:missing gated:between/
 check "a receipt is refused between two hosts" 2 'receipt is not supported' "$sabul" cp --receipt r far:big gated:x
+# Striped copies. Both pairs are this account, so both sides share a file system.
+printf 'far gated # one pair in each line\ngated far\n' >pairs
+echo "stranger gated" >>pairs && mv pairs pairs-with-stranger && head -n 2 pairs-with-stranger >pairs
+head -c 70000001 /dev/urandom >"$work/home/large"
+check "two pairs of hosts copy one file" 0 'striped 66.8 MiB in 1 file.*far to gated .*gated to far' \
+    "$sabul" cp --stripe pairs far:large gated:striped
+same "the striped file is right" "$work/home/large" "$work/home/striped"
+check "the same command finds nothing to do" 0 'nothing to copy' "$sabul" cp --stripe pairs far:large gated:striped
+mkdir -p "$work/home/stripes/deep" && cp -r tree "$work/home/stripes/"
+for n in 1 2 3; do head -c $((n * 9000000)) /dev/urandom >"$work/home/stripes/deep/large $n"; done
+chmod 600 "$work/home/stripes/deep/large 2"
+head -c 30000000 /dev/zero >"$work/home/stripes/zeros"
+check "a tree of large and small files is striped" 0 '50 files' "$sabul" cp -a --stripe pairs far:stripes gated:striped-tree/
+check "the striped tree is the same" 0 '' diff -r "$work/home/stripes" "$work/home/striped-tree/stripes"
+check "with its rights" 0 '^600$' stat -c %a "$work/home/striped-tree/stripes/deep/large 2"
+check "no part stays behind" 1 '' bash -c "find '$work/home/striped-tree' -name '*.sabul-part' | grep ."
+check "JSON counts the striped files" 0 '"files":54,.*"striped_bytes":84000000' \
+    "$sabul" cp -a --json --stripe pairs far:stripes/ gated:striped-json/
+check "a pair that cannot be reached takes no part" 0 'stranger to gated: takes no part.*striped' \
+    flat "$sabul" cp --stripe pairs-with-stranger far:large gated:striped-without
+same "the file is right without that pair" "$work/home/large" "$work/home/striped-without"
+check "hosts that are not in the file are named" 2 "'walled' is no destination host" \
+    "$sabul" cp --stripe pairs far:large walled:x
+check "options of one copy are refused with --stripe" 2 'again is not supported with --stripe' \
+    "$sabul" cp --again --stripe pairs far:large gated:x
+"$sabul" cp --bwlimit 160M --stripe pairs far:large gated:striped-lost >"$work/broken" 2>&1 &
+copy=$!
+for _ in $(seq 100); do
+    [ "$(du -k "$work/home"/striped-lost.*.sabul-part 2>/dev/null | cut -f 1)" -gt 16000 ] 2>/dev/null && break
+    sleep 0.1
+done
+# The hosts of the second pair.
+kill -KILL $(pgrep -f "[-]-pieces" | tail -n 1)
+code=0 && wait "$copy" || code=$?
+check "a pair that is lost is named" 0 'the other pairs go on' cat "$work/broken"
+[ "$code" -eq 0 ] || { failed=$((failed + 1)); echo "FAIL exit code $code after the loss of a pair"; cat "$work/broken"; }
+same "the file is right after the loss of a pair" "$work/home/large" "$work/home/striped-lost"
 head -c 100000000 /dev/zero | tr '\0' 'x' >"$work/home/source"
+"$sabul" cp --bwlimit 80M --stripe pairs far:source gated:striped-cut >"$work/broken" 2>&1 &
+copy=$!
+for _ in $(seq 100); do ls "$work/home"/striped-cut.*.sabul-part >/dev/null 2>&1 && break; sleep 0.1; done
+sleep 1 && kill -INT "$copy"
+code=0 && wait "$copy" || code=$?
+[ "$code" -eq 130 ] || { failed=$((failed + 1)); echo "FAIL exit code $code after an interrupt of a striped copy"; }
+sleep 2
+check "an interrupt ends the hosts of all pairs" 1 '' pgrep -f "[-]-stdio"
+check "and removes the part" 1 '' bash -c "ls '$work/home'/striped-cut* | grep ."
+
 "$sabul" cp --bwlimit 160M far:source gated:between/slow >"$work/broken" 2>&1 &
 copy=$!
 for _ in $(seq 100); do

@@ -54,6 +54,7 @@ const OWN_FLAGS: &[&str] = &[
     "batch",
     "end-with-stdin",
     "relay",
+    "stripe",
 ];
 /// Flags for files of this machine, or for both ends of one session.
 const UNSUPPORTED: &[&str] = &[
@@ -77,14 +78,14 @@ fn unsupported_flag(word: &OsStr) -> Option<&'static str> {
 }
 
 /// A copy between two other machines.
-#[derive(Debug)]
-struct Between<'a> {
+#[derive(Clone, Debug)]
+pub(crate) struct Between<'a> {
     sources: Vec<Place<'a>>,
     destination: Place<'a>,
 }
 
 /// A place on another machine, as written and as parsed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Place<'a> {
     written: &'a OsStr,
     remote: Remote,
@@ -111,14 +112,14 @@ pub(crate) async fn run_or<A: AsMut<CopyArgs>>(
 
 /// Machine that runs the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Driver {
+pub(crate) enum Driver {
     Source,
     Destination,
 }
 
 impl<'a> Between<'a> {
     /// Returns the copy if all places are remote.
-    fn of(args: &'a CopyArgs) -> Result<Option<Self>, CliError> {
+    pub(crate) fn of(args: &'a CopyArgs) -> Result<Option<Self>, CliError> {
         let mut places = Vec::new();
         for written in &args.places {
             match Location::parse(written)? {
@@ -146,17 +147,53 @@ impl<'a> Between<'a> {
     /// Runs the copy and returns the exit code. Standard output gets one JSON document with `--json`, and one last line
     /// with `--json-lines`, also if both machines tried.
     async fn run(&self, name: &str, args: &CopyArgs) -> Result<u8, CliError> {
+        let interrupt = Interrupt::listen()?;
+        self.run_with(name, args, &interrupt, |_| ()).await
+    }
+
+    /// As `run`, with changes of the document.
+    pub(crate) async fn run_with(
+        &self,
+        name: &str,
+        args: &CopyArgs,
+        interrupt: &Interrupt,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<u8, CliError> {
         let mut last = None;
-        let result = self.attempts(name, args, &mut last).await;
+        let result = self.attempts(name, args, interrupt, &mut last).await;
         if args.json || args.json_lines {
-            let done = match (last, &result) {
+            let mut done = match (last, &result) {
                 (Some(done), _) => done,
                 (None, Ok(_)) => return result,
                 (None, Err(error)) => failed(args, error)?,
             };
+            change(&mut done);
             print_done(args, done)?;
         }
         result
+    }
+
+    /// The same copy between two other hosts.
+    pub(crate) fn by(&self, source: &str, destination: &str) -> Self {
+        let mut by = self.clone();
+        for place in &mut by.sources {
+            place.remote.server = Server::Ssh(source.to_owned());
+        }
+        by.destination.remote.server = Server::Ssh(destination.to_owned());
+        by
+    }
+
+    /// Returns the ssh accounts of source and destination; `None` if ssh does not reach both.
+    pub(crate) fn accounts(&self) -> Option<(&str, &str)> {
+        account(self.source()).zip(account(&self.destination.remote.server))
+    }
+
+    /// Returns the paths of the sources as a server of the source host knows them, if they are UTF-8.
+    pub(crate) fn source_paths(&self) -> Vec<&str> {
+        self.sources
+            .iter()
+            .filter_map(|place| std::str::from_utf8(&place.remote.path).ok())
+            .collect()
     }
 
     /// Runs the copy at one machine, and at the other if the first cannot reach it. `last` is the event of the end.
@@ -164,6 +201,7 @@ impl<'a> Between<'a> {
         &self,
         name: &str,
         args: &CopyArgs,
+        interrupt: &Interrupt,
         last: &mut Option<Value>,
     ) -> Result<u8, CliError> {
         if args.channel.carrier == CarrierArg::Ssh {
@@ -179,7 +217,6 @@ impl<'a> Between<'a> {
             return Err(unsupported(flag));
         }
         let drivers = self.drivers()?;
-        let interrupt = Interrupt::listen()?;
         let mut code = exit::FAILED;
         for (turn, (driver, account)) in drivers.into_iter().enumerate() {
             if turn > 0 {
@@ -187,7 +224,7 @@ impl<'a> Between<'a> {
                     "the source cannot reach the destination; the destination dials the source now",
                 );
             }
-            (code, *last) = self.attempt(name, args, (driver, account), &interrupt).await?;
+            (code, *last) = self.attempt(name, args, (driver, account), interrupt).await?;
             if code != UNREACHABLE || interrupt.is_seen() {
                 break;
             }
@@ -197,12 +234,6 @@ impl<'a> Between<'a> {
 
     /// Returns the machines that can run the copy, with their ssh accounts, the preferred first.
     fn drivers(&self) -> Result<Vec<(Driver, &str)>, CliError> {
-        const fn account(server: &Server) -> Option<&str> {
-            match server {
-                Server::Ssh(account) => Some(account.as_str()),
-                _ => None,
-            }
-        }
         let has_pattern = self.sources.iter().any(|source| {
             let path = &source.remote.path;
             sabul::internal::escape_pattern(path) != *path
@@ -270,7 +301,7 @@ impl<'a> Between<'a> {
         };
         let ended = follow(args, command, interrupt).await;
         if let Some(started) = started {
-            started.bridge.close().await;
+            started.close().await;
         }
         ended
     }
@@ -281,6 +312,18 @@ impl<'a> Between<'a> {
         if !args.dry_run {
             words.push("--json-lines".to_owned());
         }
+        words.extend(self.words_at(name, args, driver)?);
+        Ok(words)
+    }
+
+    /// Returns the flags of the command line that concern the copy, and the places.
+    pub(crate) fn words_at(
+        &self,
+        name: &str,
+        args: &CopyArgs,
+        driver: Driver,
+    ) -> Result<Vec<String>, CliError> {
+        let mut words = Vec::new();
         for flag in args::given(name, OWN_FLAGS) {
             words.push(in_text(&flag)?);
         }
@@ -301,14 +344,29 @@ impl<'a> Between<'a> {
 }
 
 /// A server that this command started.
-struct Started {
+#[derive(Debug)]
+pub(crate) struct Started {
     bridge: Bridge,
     /// The way of its connections through this machine.
     forward: Option<Forward>,
 }
 
+impl Started {
+    /// Ends the server.
+    pub(crate) async fn close(self) {
+        self.bridge.close().await;
+    }
+}
+
+const fn account(server: &Server) -> Option<&str> {
+    match server {
+        Server::Ssh(account) => Some(account.as_str()),
+        _ => None,
+    }
+}
+
 /// Starts the server, unless the peer is one; returns its ticket.
-async fn start(
+pub(crate) async fn start(
     args: &CopyArgs,
     peer: &Server,
     observer: &Arc<dyn UploadObserver>,

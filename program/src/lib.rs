@@ -48,6 +48,7 @@ mod schema;
 mod serve;
 mod sim;
 mod stop;
+mod stripe;
 mod upload;
 
 use std::future::Future;
@@ -117,7 +118,7 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Cp(args) => {
             let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };
             let one = async |args| between::run_or("cp", args, cp::run).await;
-            block_on_at(level, fan_out::run_or(args, one))
+            block_on_at(level, stripe::run_or(args, async |args| fan_out::run_or(args, one).await))
         }
         Command::Sync(args) => {
             let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };

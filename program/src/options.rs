@@ -42,6 +42,13 @@ impl ChannelArgs {
     /// Reads the ticket from the first line of standard input. The end of standard input later interrupts the command,
     /// because the machine that started it is gone.
     pub(crate) fn read_stdin(&mut self) -> Result<(), CliError> {
+        self.read_ticket_line()?;
+        interrupt_at_end_of_stdin();
+        Ok(())
+    }
+
+    /// Reads the ticket from the first line of standard input.
+    pub(crate) fn read_ticket_line(&mut self) -> Result<(), CliError> {
         let mut line = String::new();
         let mut input = std::io::stdin().lock().take(TICKET_LINE_MAX);
         input.read_line(&mut line).map_err(|error| {
@@ -49,7 +56,6 @@ impl ChannelArgs {
         })?;
         let ticket = line.parse::<Ticket>().map_err(|error| CliError::usage(error.to_string()))?;
         self.given_ticket = Some(ticket);
-        interrupt_at_end_of_stdin();
         Ok(())
     }
 

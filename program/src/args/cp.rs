@@ -74,6 +74,16 @@ pub(crate) struct CpArgs {
     /// Starts a runner in the background if none runs. `sabul queue list` shows the progress.
     #[arg(long)]
     pub(crate) detach: bool,
+    /// Copy large files by several pairs of hosts, listed in FILE.
+    ///
+    /// The hosts of each side share a file system. Each line of FILE has a source host and its destination host, as
+    /// [USER@]HOST. Each destination host dials the source host of its pair and takes parts of the same files, in
+    /// proportion to its rate.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stripe: Option<PathBuf>,
+    /// Destination host of a striped copy: orders are read from standard input.
+    #[arg(long, hide = true, requires = "stdio")]
+    pub(crate) pieces: bool,
     #[command(flatten)]
     pub(crate) copy: CopyArgs,
     #[command(flatten)]
@@ -254,6 +264,7 @@ Examples:
   sabul cp -r photos sabul://host:4850/archive/
   sabul cp -r a:data b:data                   between two other machines
   sabul cp -r data a: b: c:                   to three machines, each byte sent once
+  sabul cp -r --stripe pairs a:/d b:/d        large files by several pairs of hosts
   sabul cp -rn --exclude '*.o' src host:      only show the steps
   sabul cp --retry 3d -r data sabul://host:4850/
   sabul cp sabul://host:4850/big.iso .

@@ -88,7 +88,7 @@ pub(super) fn is_pattern(path: &[u8]) -> bool {
 
 /// Returns whether a remote source means the content of a directory: the root, or a path that ends
 /// in `/`, `.` or `..`.
-pub(super) fn means_content(path: &[u8]) -> bool {
+pub(crate) fn means_content(path: &[u8]) -> bool {
     matches!(path.rsplit(|&byte| byte == b'/').next(), None | Some(b"" | b"." | b".."))
 }
 

@@ -34,7 +34,7 @@ use crate::progress::{Meter, follow};
 use crate::{json, output};
 
 /// Settings of the transfer.
-pub(super) fn transfer_options(args: &CopyArgs) -> Result<TransferOptions, CliError> {
+pub(crate) fn transfer_options(args: &CopyArgs) -> Result<TransferOptions, CliError> {
     let options = args.channel.transfer_options(controller(args))?;
     let mut options = options
         .rate_limit(args.bwlimit)

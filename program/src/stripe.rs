@@ -1,0 +1,523 @@
+//! Copies of large files by several pairs of hosts: `sabul cp --stripe`.
+//!
+//! The hosts of each side share a file system. A process at each destination host reads chunks from its source host and
+//! writes them into the same part file. This machine divides the files ([`division`]) and sees no content. One pair then
+//! copies everything else, skips the files that are there, and sets the metadata.
+
+mod chunks;
+mod division;
+mod messages;
+mod pairs;
+mod worker;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sabul::internal::Server;
+use sabul::internal::ssh::{self, RemoteCommand, UploadObserver};
+use sabul_content::Printable;
+use sabul_units::{count, show_bytes, show_rate};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::sync::mpsc;
+
+use crate::args::{CopyArgs, CpArgs};
+use crate::between::{self, Between, Driver, Started};
+use crate::cp::names::means_content;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::output;
+use crate::progress::Meter;
+use crate::upload::UploadProgress;
+use chunks::CHUNK;
+use division::{Division, Orders, Wanted};
+use messages::{Answer, Order};
+use pairs::HostPair;
+
+/// Smallest file that several pairs copy. Ours: below, one request costs more round trips than the file.
+const STRIPED_FROM: u64 = 2 * CHUNK;
+/// Most bytes of the list of files, and of an answer.
+const LIST_MAX: u64 = 256 << 20;
+const ANSWER_MAX: u64 = 1 << 20;
+/// Ours: a pair whose answer is due for this long is lost.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Ours: time for the hosts to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval of the progress line, and of the search for late chunks.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Runs the copy by several pairs, or `run` without `--stripe`.
+pub(crate) async fn run_or(
+    args: CpArgs,
+    run: impl AsyncFnOnce(CpArgs) -> Result<u8, CliError>,
+) -> Result<u8, CliError> {
+    if args.pieces {
+        return worker::run(args.copy).await;
+    }
+    match args.stripe.clone().filter(|_| !args.copy.dry_run) {
+        Some(file) => copy(&args, &file).await,
+        None => run(args).await,
+    }
+}
+
+async fn copy(args: &CpArgs, file: &Path) -> Result<u8, CliError> {
+    refuse_options(args)?;
+    let hosts = pairs::read(file)?;
+    let copy = &args.copy;
+    let between = Between::of(copy)?.ok_or_else(|| {
+        CliError::usage(
+            "--stripe copies between other machines; write both sides as [USER@]HOST:PATH",
+        )
+    })?;
+    check_hosts(&between, &hosts)?;
+    let interrupt = Interrupt::listen()?;
+    let started = Instant::now();
+    let meter = Meter::new(copy.quiet || copy.json || copy.json_lines, false);
+    let striped = async {
+        let pairs = start(copy, &between, &hosts).await?;
+        let wanted = list(copy, &between, &pairs).await?;
+        Ok::<_, CliError>(divide(pairs, wanted, &meter).await)
+    };
+    let (division, hosts) = tokio::select! {
+        striped = striped => striped?,
+        () = interrupt.wait() => {
+            return Err(CliError::interrupted("interrupted: run the same command again to continue"));
+        }
+    };
+    meter.clear();
+    report(copy, &division, &hosts, started.elapsed());
+    let Some((pair, _)) = hosts.iter().find(|(_, works)| *works) else {
+        return Err(CliError::lost("all pairs of hosts were lost; run the same command again"));
+    };
+    let last = between.by(&pair.source, &pair.destination);
+    let sums = Sums { files: division.files, bytes: division.bytes, started };
+    last.run_with("cp", copy, &interrupt, |done| sums.add_to(done)).await
+}
+
+/// Rejects options that mean one copy by one pair.
+fn refuse_options(args: &CpArgs) -> Result<(), CliError> {
+    let copy = &args.copy;
+    let flags = [
+        (args.again, "--again"),
+        (args.bag, "--bag"),
+        (copy.chmod.is_some(), "--chmod"),
+        (copy.read_back, "--read-back"),
+        (copy.growing, "--growing"),
+        (copy.channel.relay, "--relay"),
+        (copy.channel.has_ticket(), "--ticket"),
+    ];
+    match flags.iter().find(|(is_given, _)| *is_given) {
+        Some((_, flag)) => Err(CliError::usage(format!(
+            "{flag} is not supported with --stripe; leave it out, or copy by one pair of hosts"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Checks that the hosts of the places are in the file.
+fn check_hosts(between: &Between<'_>, hosts: &[HostPair]) -> Result<(), CliError> {
+    let Some((source, destination)) = between.accounts() else {
+        return Err(CliError::usage(
+            "--stripe needs ssh on both sides; write [USER@]HOST:PATH twice",
+        ));
+    };
+    let missing = match () {
+        () if !hosts.iter().any(|pair| pair.source == source) => (source, "source"),
+        () if !hosts.iter().any(|pair| pair.destination == destination) => {
+            (destination, "destination")
+        }
+        () => return Ok(()),
+    };
+    Err(CliError::usage(format!(
+        "'{}' is no {} host of the stripe file; name the hosts in the file as in the command",
+        missing.0, missing.1
+    )))
+}
+
+/// Prints the result of the division.
+fn report(args: &CopyArgs, division: &Division, hosts: &[(HostPair, bool)], time: Duration) {
+    for (path, why) in &division.failed {
+        output::error(format_args!(
+            "{}: not striped: {}; one pair copies the file",
+            Printable(path.as_bytes()),
+            Printable(why.as_bytes())
+        ));
+    }
+    if args.quiet || args.json || args.json_lines || division.files == 0 {
+        return;
+    }
+    let by = hosts
+        .iter()
+        .enumerate()
+        .map(|(number, (pair, _))| format!("{pair} {}", show_bytes(division.bytes_of(number))));
+    output::note(format_args!(
+        "striped {} in {}, {:.2} s, {} ({})",
+        show_bytes(division.bytes),
+        count(division.files, "file"),
+        time.as_secs_f64(),
+        show_rate(division.bytes as f64 * 8.0 / time.as_secs_f64().max(1e-9)),
+        by.collect::<Vec<_>>().join(", ")
+    ));
+}
+
+/// Sums of the division, for the document of the last copy.
+#[derive(Clone, Copy, Debug)]
+struct Sums {
+    files: u64,
+    bytes: u64,
+    started: Instant,
+}
+
+impl Sums {
+    /// Adds the sums to the document of the copy that skipped these files.
+    fn add_to(&self, done: &mut Value) {
+        let Value::Object(fields) = done else { return };
+        let number = |fields: &serde_json::Map<String, Value>, name: &str| {
+            fields.get(name).and_then(Value::as_u64).unwrap_or(0)
+        };
+        let bytes = number(fields, "bytes") + self.bytes;
+        let seconds = self.started.elapsed().as_secs_f64();
+        let skipped = number(fields, "skipped_files").saturating_sub(self.files);
+        let skipped_bytes = number(fields, "skipped_bytes").saturating_sub(self.bytes);
+        for (name, value) in [
+            ("files", (number(fields, "files") + self.files).into()),
+            ("bytes", bytes.into()),
+            ("striped_bytes", self.bytes.into()),
+            ("seconds", seconds.into()),
+            ("goodput_bps", (bytes as f64 * 8.0 / seconds.max(1e-9)).into()),
+        ] {
+            fields.insert(name.to_owned(), value);
+        }
+        for (name, value) in [("skipped_files", skipped), ("skipped_bytes", skipped_bytes)] {
+            if fields.contains_key(name) {
+                fields.insert(name.to_owned(), value.into());
+            }
+        }
+    }
+}
+
+/// A pair whose hosts are connected.
+#[derive(Debug)]
+struct Pair {
+    hosts: HostPair,
+    /// Ticket of the server at the source host.
+    ticket: String,
+    server: Option<Started>,
+    child: Child,
+    /// Orders; the end of this pipe ends the destination host.
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+/// Connects all pairs. A pair that cannot be connected takes no part.
+async fn start(
+    args: &CopyArgs,
+    between: &Between<'_>,
+    hosts: &[HostPair],
+) -> Result<Vec<Pair>, CliError> {
+    let starting = hosts.iter().map(|pair| start_one(args, between, pair, hosts.len()));
+    let mut pairs = Vec::new();
+    let mut failed = None;
+    for (pair, started) in hosts.iter().zip(futures_util::future::join_all(starting).await) {
+        match started {
+            Ok(started) => pairs.push(started),
+            Err(error) => {
+                output::error(format_args!("{pair}: takes no part: {error}"));
+                failed = Some(error);
+            }
+        }
+    }
+    match failed {
+        Some(error) if pairs.is_empty() => Err(error),
+        _ => Ok(pairs),
+    }
+}
+
+async fn start_one(
+    args: &CopyArgs,
+    between: &Between<'_>,
+    hosts: &HostPair,
+    pairs: usize,
+) -> Result<Pair, CliError> {
+    let observer: Arc<dyn UploadObserver> = Arc::new(UploadProgress::new(true, true));
+    let source = Server::Ssh(hosts.source.clone());
+    let (ticket, server) = between::start(args, &source, &observer).await?;
+    let ticket = ticket.to_string();
+    let mut flags = vec!["--pieces".to_owned()];
+    if let Some(limit) = args.bwlimit {
+        flags.push(format!("--bwlimit={}", limit.0 / pairs as u64));
+    }
+    let RemoteCommand { child, input, mut output } =
+        run_at(args, between, hosts, &ticket, &flags, &observer).await?;
+    match read_answer(&mut output).await {
+        Some(Answer::Ready) => {}
+        _ => return Err(CliError::lost("the destination host cannot reach the source host")),
+    }
+    Ok(Pair { hosts: hosts.clone(), ticket, server, child, input, output })
+}
+
+/// Runs `sabul cp` at a destination host, with these flags and those of the command line.
+async fn run_at(
+    args: &CopyArgs,
+    between: &Between<'_>,
+    hosts: &HostPair,
+    ticket: &str,
+    flags: &[String],
+    observer: &Arc<dyn UploadObserver>,
+) -> Result<RemoteCommand, CliError> {
+    let order = args.ssh.order(&hosts.destination, args.channel.carrier, observer);
+    let mut words = vec!["cp".to_owned(), "--stdio".to_owned()];
+    words.extend(flags.iter().cloned());
+    let given = between.words_at("cp", args, Driver::Destination)?;
+    // A flag with a value is one word.
+    let is_replaced = |word: &String| {
+        word.starts_with("--bwlimit=") && flags.iter().any(|flag| flag.starts_with("--bwlimit="))
+    };
+    words.extend(given.into_iter().filter(|word| !is_replaced(word)));
+    let mut command = ssh::run(&order, &words).await?;
+    // A command that has ended is reported by its missing answer.
+    let _ = command.input.write_all(format!("{ticket}\n").as_bytes()).await;
+    Ok(command)
+}
+
+/// Reads the next answer of a host; `None` at the end.
+async fn read_answer(output: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> Option<Answer> {
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut *output).take(ANSWER_MAX).read_until(b'\n', &mut line).await;
+        if !matches!(read, Ok(1..)) {
+            return None;
+        }
+        // Other lines are of a banner.
+        if let Ok(answer) = serde_json::from_slice(&line) {
+            return Some(answer);
+        }
+    }
+}
+
+/// Returns the large files that a copy would send, from a dry run at the first destination host.
+async fn list(
+    args: &CopyArgs,
+    between: &Between<'_>,
+    pairs: &[Pair],
+) -> Result<Vec<Wanted>, CliError> {
+    let Some(first) = pairs.first() else { return Ok(Vec::new()) };
+    let observer: Arc<dyn UploadObserver> = Arc::new(UploadProgress::new(true, true));
+    let flags = ["--dry-run", "--json", "--quiet"].map(str::to_owned);
+    let command = run_at(args, between, &first.hosts, &first.ticket, &flags, &observer).await?;
+    let RemoteCommand { mut child, input, mut output } = command;
+    let mut text = Vec::new();
+    let read = (&mut output).take(LIST_MAX).read_to_end(&mut text).await;
+    drop(input);
+    let _ = tokio::time::timeout(STOP_TIMEOUT, child.wait()).await;
+    let lines = text.split(|&byte| byte == b'\n');
+    let document = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok()).next();
+    let Some(document) = document.filter(|_| read.is_ok()) else {
+        return Err(CliError::lost(
+            "the destination host listed no files; run the same command again",
+        ));
+    };
+    Ok(wanted(&document, &between.source_paths()))
+}
+
+/// Returns the large files of the document of a dry run. Names that are not plain text are left to the last copy, as are
+/// the failures of the document.
+fn wanted(document: &Value, sources: &[&str]) -> Vec<Wanted> {
+    let empty = Vec::new();
+    let entries = document["entries"].as_array().unwrap_or(&empty);
+    let is_file = |entry: &Value| matches!(entry["what"].as_str(), Some("send" | "replace"));
+    let large = entries.iter().filter(|entry| is_file(entry));
+    large
+        .filter_map(|entry| {
+            let bytes = entry["bytes"].as_u64().filter(|bytes| *bytes >= STRIPED_FROM)?;
+            let to = entry["path"].as_str()?;
+            let is_plain = |letter: char| letter != '\\' && letter != char::REPLACEMENT_CHARACTER;
+            if !to.chars().all(is_plain) {
+                return None;
+            }
+            let (from, is_single) = source_of(to, sources)?;
+            Some(Wanted { from, to: to.to_owned(), bytes, is_single })
+        })
+        .collect()
+}
+
+/// Path of the source of a name in the copy, and whether the name is that of the only source.
+fn source_of(name: &str, sources: &[&str]) -> Option<(String, bool)> {
+    if let [source] = sources
+        && means_content(source.as_bytes())
+    {
+        let separator = if source.is_empty() || source.ends_with('/') { "" } else { "/" };
+        return Some((format!("{source}{separator}{name}"), false));
+    }
+    let top = name.split('/').next()?;
+    let source = sources.iter().find(|source| source.rsplit('/').next() == Some(top))?;
+    let rest = &name[top.len()..];
+    Some((format!("{source}{rest}"), rest.is_empty() && sources.len() == 1))
+}
+
+/// Divides the files among the pairs, whose processes have ended afterwards. Returns the division and the hosts of all
+/// pairs, and whether each still works.
+async fn divide(
+    pairs: Vec<Pair>,
+    wanted: Vec<Wanted>,
+    meter: &Meter,
+) -> (Division, Vec<(HostPair, bool)>) {
+    let (answer_sender, mut answers) = mpsc::unbounded_channel();
+    let started = Instant::now();
+    let mut division = Division::new(wanted, pairs.len());
+    let mut links: Vec<Link> = pairs
+        .into_iter()
+        .enumerate()
+        .map(|(number, pair)| Link::start(number, pair, answer_sender.clone()))
+        .collect();
+    let mut tick = tokio::time::interval(TICK);
+    send(&links, division.supply(Duration::ZERO));
+    while !division.is_over() {
+        let mut lost = None;
+        tokio::select! {
+            Some((number, answer)) = answers.recv() => {
+                let link: &mut Link = &mut links[number];
+                link.answered = Instant::now();
+                match answer {
+                    Some(answer) => send(&links, division.answer(number, answer, started.elapsed())),
+                    None => lost = Some((number, "its connection ended")),
+                }
+            }
+            _ = tick.tick() => {
+                send(&links, division.supply(started.elapsed()));
+                let (written, total) = (show_bytes(division.written), show_bytes(division.total));
+                let seconds = started.elapsed().as_secs_f64().max(1e-3);
+                let rate = show_rate(division.written as f64 * 8.0 / seconds);
+                let alive = links.iter().filter(|link| link.orders.is_some()).count();
+                meter.say(format!("{written} of {total}, {rate}, {}", count(alive as u64, "pair")));
+                let is_silent = |number: &usize| {
+                    let link = &links[*number];
+                    link.orders.is_some() && division.is_awaited(*number) && link.answered.elapsed() > SILENCE_MAX
+                };
+                lost = (0..links.len()).find(is_silent).map(|number| (number, "no answer for 60 s"));
+            }
+        }
+        if let Some((number, why)) = lost
+            && links[number].orders.take().is_some()
+        {
+            output::error(format_args!("{}: {why}; the other pairs go on", links[number].hosts));
+            send(&links, division.lose(number, started.elapsed()));
+        }
+    }
+    let hosts = links.iter().map(|link| (link.hosts.clone(), link.orders.is_some())).collect();
+    futures_util::future::join_all(links.into_iter().map(Link::stop)).await;
+    (division, hosts)
+}
+
+/// Sends orders to the pairs. The end of a pair is an event of its own.
+fn send(links: &[Link], orders: Orders) {
+    for (number, order) in orders {
+        if let Some(sender) = &links[number].orders {
+            let _ = sender.send(order);
+        }
+    }
+}
+
+/// Connection to the destination host of a pair.
+struct Link {
+    hosts: HostPair,
+    /// `None` once the pair is lost.
+    orders: Option<mpsc::UnboundedSender<Order>>,
+    /// Time of the last answer.
+    answered: Instant,
+    server: Option<Started>,
+    child: Child,
+}
+
+impl Link {
+    /// Starts the tasks that write orders and read answers. The end of the answers is `None`.
+    fn start(
+        number: usize,
+        pair: Pair,
+        answers: mpsc::UnboundedSender<(usize, Option<Answer>)>,
+    ) -> Self {
+        let Pair { hosts, server, child, mut input, mut output, .. } = pair;
+        let (orders, mut queue) = mpsc::unbounded_channel::<Order>();
+        tokio::spawn(async move {
+            while let Some(order) = queue.recv().await {
+                let Ok(mut line) = serde_json::to_vec(&order) else { continue };
+                line.push(b'\n');
+                if input.write_all(&line).await.is_err() {
+                    break;
+                }
+            }
+        });
+        tokio::spawn(async move {
+            loop {
+                let answer = read_answer(&mut output).await;
+                let is_end = answer.is_none();
+                if answers.send((number, answer)).is_err() || is_end {
+                    break;
+                }
+            }
+        });
+        Self { hosts, orders: Some(orders), answered: Instant::now(), server, child }
+    }
+
+    /// Ends the hosts of the pair.
+    async fn stop(mut self) {
+        drop(self.orders.take());
+        if tokio::time::timeout(STOP_TIMEOUT, self.child.wait()).await.is_err() {
+            let _ = self.child.start_kill();
+        }
+        if let Some(server) = self.server {
+            server.close().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_a_copy_lead_to_their_sources() {
+        let of = |name, sources: &[&str]| source_of(name, sources);
+        let found = |path: &str, is_single| Some((path.to_owned(), is_single));
+        assert_eq!(of("d/a", &["x/d"]), found("x/d/a", false));
+        assert_eq!(of("a/b", &["x/d/"]), found("x/d/a/b", false));
+        assert_eq!(of("a/b", &["."]), found("./a/b", false));
+        assert_eq!(of("a", &[""]), found("a", false));
+        assert_eq!(of("big", &["x/big"]), found("x/big", true));
+        assert_eq!(of("big", &["/y", "/x/big"]), found("/x/big", false));
+        assert_eq!(of("other", &["x/*.nc"]), None);
+    }
+
+    #[test]
+    fn large_files_with_plain_names_are_striped() {
+        let entry = |path: &str, what: &str, bytes: u64| serde_json::json!({ "path": path, "what": what, "bytes": bytes });
+        let document = serde_json::json!({ "entries": [
+            entry("d", "make", 0),
+            entry("d/large", "send", STRIPED_FROM),
+            entry("d/old", "replace", 1 << 40),
+            entry("d/small", "send", STRIPED_FROM - 1),
+            entry("d/same", "keep", 0),
+            entry("d/\\xff", "send", 1 << 40),
+        ] });
+        let names: Vec<_> = wanted(&document, &["x/d"]).into_iter().map(|file| file.from).collect();
+        assert_eq!(names, ["x/d/large", "x/d/old"]);
+        assert_eq!(wanted(&Value::Null, &["x"]), []);
+    }
+
+    #[test]
+    fn the_document_of_the_last_copy_has_the_sums_of_all() {
+        let mut done = serde_json::json!({ "files": 2, "bytes": 10, "skipped_files": 5, "skipped_bytes": 100 });
+        Sums { files: 3, bytes: 90, started: Instant::now() }.add_to(&mut done);
+        for (name, expected) in [
+            ("files", 5),
+            ("bytes", 100),
+            ("striped_bytes", 90),
+            ("skipped_files", 2),
+            ("skipped_bytes", 10),
+        ] {
+            assert_eq!(done[name], expected, "{name}");
+        }
+    }
+}
