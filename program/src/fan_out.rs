@@ -2,17 +2,22 @@
 //!
 //! The first destination is served from this machine, and each further destination from the one before. While a
 //! destination still receives, files that are complete there are copied on; a last copy follows at its end. If a
-//! destination fails, the next one is served from the nearest destination before, or from this machine.
+//! destination fails, the next one is served from the nearest destination before, or from this machine. No destination
+//! is served from one that had a directory of the sources before the copy: the directory may have other entries.
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use sabul::internal::Location;
+use sabul::FailureCode;
+use sabul::files::View;
+use sabul::internal::ssh::UploadObserver;
+use sabul::internal::{Location, escape_pattern};
 use sabul_content::Printable;
 use sabul_units::{count, show_bytes, show_rate};
 use serde_json::Value;
@@ -21,10 +26,12 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::args::{self, CpArgs};
+use crate::args::{self, CopyArgs, CpArgs};
 use crate::error::CliError;
+use crate::files::dial;
 use crate::interrupt::Interrupt;
 use crate::progress::Meter;
+use crate::upload::UploadProgress;
 use crate::{between, exit, json, output};
 
 /// Flags that are not passed on.
@@ -51,6 +58,62 @@ struct Site {
     state: watch::Receiver<State>,
 }
 
+impl Site {
+    /// Place of a name at the site. Only the name itself is meant: no pattern, and no home directory.
+    fn below(&self, name: &OsStr) -> OsString {
+        let mut place = self.place.clone();
+        if place.as_bytes().ends_with(b":") {
+            place.push("./");
+        }
+        place.push(OsStr::from_bytes(&escape_pattern(name.as_bytes())));
+        place
+    }
+
+    /// Whether one of these directories is at the site, or the site did not answer.
+    async fn has_any(
+        &self,
+        args: &CopyArgs,
+        directories: &[&OsString],
+        interrupt: &Interrupt,
+    ) -> bool {
+        if directories.is_empty() {
+            return false;
+        }
+        let found = self.list(args, directories, interrupt).await;
+        found.unwrap_or(true)
+    }
+
+    async fn list(
+        &self,
+        args: &CopyArgs,
+        directories: &[&OsString],
+        interrupt: &Interrupt,
+    ) -> Result<bool, CliError> {
+        let mut server = None;
+        let mut paths = Vec::new();
+        for name in directories {
+            let Location::Remote(remote) = Location::parse(&self.below(name))? else { continue };
+            paths.push(remote.path);
+            server = Some(remote.server);
+        }
+        let Some(server) = server else { return Ok(true) };
+        let observer: Arc<dyn UploadObserver> = Arc::new(UploadProgress::new(true, true));
+        let dialled = dial(&args.channel, &args.ssh, &server, interrupt, None, &observer);
+        let (session, bridge) = dialled.await?;
+        let mut listing = session.list(paths, View::Itself, Vec::new())?;
+        let mut is_there = false;
+        while let Some(seen) = listing.next().await? {
+            let code = seen.outcome.err().map(|failure| failure.code);
+            is_there |= code != Some(FailureCode::NotFound);
+        }
+        session.close().await;
+        if let Some(bridge) = bridge {
+            bridge.close().await;
+        }
+        Ok(is_there)
+    }
+}
+
 /// A copy to several destinations.
 #[derive(Debug)]
 struct FanOut {
@@ -59,6 +122,9 @@ struct FanOut {
     names: Vec<OsString>,
     flags: Vec<OsString>,
     sites: Vec<Site>,
+    /// Sites at which a directory of the sources existed before the copy. It may have other entries, so no other site is
+    /// served from there.
+    had_directories: Vec<bool>,
     is_quiet: bool,
     /// Print the events of all copies.
     has_lines: bool,
@@ -102,9 +168,18 @@ async fn copy(args: &CpArgs, at: usize) -> Result<u8, CliError> {
         })
         .unzip();
     let is_quiet = args.copy.quiet || args.copy.json || args.copy.json_lines;
+    let directories: Vec<&OsString> = sources
+        .iter()
+        .zip(&names)
+        .filter(|(source, _)| Path::new(source).is_dir())
+        .map(|(_, name)| name)
+        .collect();
+    let looking = sites.iter().map(|site| site.has_any(&args.copy, &directories, &interrupt));
+    let had_directories = futures_util::future::join_all(looking).await;
     let fan_out = Arc::new(FanOut {
         sources: sources.to_vec(),
         names,
+        had_directories,
         flags: args::given("cp", OWN_FLAGS),
         progress: Mutex::new(vec![String::new(); sites.len()]),
         sites,
@@ -226,7 +301,7 @@ impl Ended {
 impl FanOut {
     /// Copies to a destination until it is complete or cannot be served.
     async fn serve(&self, number: usize, state: &watch::Sender<State>) -> Result<Ended, CliError> {
-        let mut excluded = vec![false; number];
+        let mut excluded = self.had_directories[..number].to_vec();
         // After a failure, the next copy waits for the end of the destination before.
         let mut begins_early = true;
         loop {
@@ -309,12 +384,7 @@ impl FanOut {
     /// Places of the files at a destination, or here.
     fn places_at(&self, site: Option<usize>) -> Vec<OsString> {
         let Some(site) = site else { return self.sources.clone() };
-        let below = |name: &OsString| {
-            let mut place = self.sites[site].place.clone();
-            place.push(name);
-            place
-        };
-        self.names.iter().map(below).collect()
+        self.names.iter().map(|name| self.sites[site].below(name)).collect()
     }
 
     /// Runs one copy from a destination, or from here. Only the last copy prints its errors.
@@ -465,6 +535,23 @@ mod tests {
         {
             assert_eq!(at(other), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn a_name_at_a_site_is_no_pattern_and_no_home_directory() {
+        let below = |place: &str, name: &str| {
+            let (_, state) = watch::channel(State::Complete);
+            let place = Site { place: place.into(), state }.below(OsStr::new(name));
+            match Location::parse(&place) {
+                Ok(Location::Remote(remote)) => String::from_utf8(remote.path).unwrap(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(below("h:", "data"), "./data");
+        assert_eq!(below("h:", "~"), "./~");
+        assert_eq!(below("h:x/", "~"), "x/~");
+        assert_eq!(below("h:", "report[1].pdf"), "./report\\[1\\].pdf");
+        assert_eq!(below("sabul://h:4850/x/", "a*"), "x/a\\*");
     }
 
     #[test]
