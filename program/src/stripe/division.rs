@@ -1,7 +1,8 @@
 //! Division of the files of a striped copy among pairs of hosts. No input and output: answers go in, orders come out.
 //!
-//! A pair gets the next free chunks while few of its chunks are unwritten, in proportion to its rate. A pair without free
-//! chunks takes the end of the chunks of another pair, and at last copies a single late chunk a second time.
+//! A pair without unwritten chunks gets the next free ones, in proportion to its rate. Two requests at once would be two flows
+//! on its path. If no chunk is free, the pair takes the end of the chunks of another pair, and at last copies a single late
+//! chunk a second time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -11,11 +12,10 @@ use sabul_units::key::rounded;
 use super::chunks::{CHUNK, Chunks, Run};
 use super::messages::{Answer, Order};
 
-/// A pair gets further chunks when it has fewer unwritten ones than it copies in this time. Ours: more than the round trips
-/// in which a request begins.
-const AHEAD_S: f64 = 0.5;
 /// Fewest and most chunks of a request. Ours: 16 MiB and 4 GiB.
 const SPAN: (usize, usize) = (4, 1024);
+/// Least time of a request at the rate of its pair. Ours: between two requests a path is idle for a round trip.
+const SPAN_S: f64 = 0.5;
 /// Chunks in the measurement of a rate.
 const MEASURED: usize = 16;
 /// A late chunk is copied twice if its pair needs more than this many times the time of the second pair.
@@ -292,13 +292,7 @@ impl Division {
             if self.pairs[pair].times.is_empty() {
                 self.pairs[pair].note(now);
             }
-            let ahead = self.pairs[pair].rate(now).map_or(0.0, |rate| rate * AHEAD_S);
-            let ahead = ahead.min(self.remaining() * self.share(pair, now));
-            loop {
-                let waiting = self.waiting(pair);
-                if waiting > 0 && waiting as f64 >= ahead {
-                    break;
-                }
+            while self.waiting(pair) == 0 {
                 let given = match self.take(pair, now) {
                     given if given.is_empty() => self.steal(pair, now),
                     given => given,
@@ -371,7 +365,8 @@ impl Division {
     /// Gives free chunks of the first file that has some.
     fn take(&mut self, pair: usize, now: Duration) -> Orders {
         let half = self.remaining() * self.share(pair, now) / 2.0;
-        let most = whole(half).clamp(SPAN.0, SPAN.1);
+        let least = whole(self.rate(pair, now) * SPAN_S).clamp(SPAN.0, SPAN.1);
+        let most = whole(half).clamp(least, SPAN.1);
         for (&file, active) in &mut self.active {
             if !matches!(active.stage, Stage::Copying) || active.excluded.contains(&pair) {
                 continue;
