@@ -30,6 +30,7 @@ use crate::args::{self, CopyArgs, CpArgs};
 use crate::error::CliError;
 use crate::files::dial;
 use crate::interrupt::Interrupt;
+use crate::options::own_program;
 use crate::progress::Meter;
 use crate::upload::UploadProgress;
 use crate::{between, exit, json, output};
@@ -395,7 +396,7 @@ impl FanOut {
         is_last: bool,
         state: &watch::Sender<State>,
     ) -> Result<Ended, CliError> {
-        let program = std::env::current_exe().map_err(|error| {
+        let program = own_program().map_err(|error| {
             CliError::failed(format!("cannot find the program's own file: {error}"))
         })?;
         let place = self.sites[number].place.clone();

@@ -1,8 +1,8 @@
 //! Conversion of command line flags into library options, and connecting.
 
-use std::io::{BufRead as _, Read as _};
+use std::io::{self, BufRead as _, Read as _};
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sabul::internal::Host;
 use sabul::internal::ssh::{self, Dialled, Order};
@@ -50,7 +50,7 @@ impl ChannelArgs {
     /// Reads the ticket from the first line of standard input.
     pub(crate) fn read_ticket_line(&mut self) -> Result<(), CliError> {
         let mut line = String::new();
-        let mut input = std::io::stdin().lock().take(TICKET_LINE_MAX);
+        let mut input = io::stdin().lock().take(TICKET_LINE_MAX);
         input.read_line(&mut line).map_err(|error| {
             CliError::failed(format!("cannot read the ticket from standard input: {error}"))
         })?;
@@ -168,10 +168,17 @@ impl ChannelArgs {
     }
 }
 
+/// Returns the file of this program. If the file was replaced since the start, as an upgrade does, this is the file that
+/// runs.
+pub(crate) fn own_program() -> io::Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    Ok(if path.exists() { path } else { PathBuf::from("/proc/self/exe") })
+}
+
 /// Interrupts this process at the end of standard input.
 pub(crate) fn interrupt_at_end_of_stdin() {
     std::thread::spawn(|| {
-        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         let _ = signal_hook::low_level::raise(signal_hook::consts::SIGINT);
     });
 }

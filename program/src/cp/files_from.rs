@@ -46,8 +46,8 @@ fn parse(text: &[u8], from0: bool, is_recursive: bool) -> Result<Vec<Named>, Str
     let is_end = |byte: &u8| if from0 { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
     let mut names = BTreeMap::new();
     for line in text.split(is_end) {
-        // As in rsync, these are comments.
-        if line.is_empty() || matches!(line[0], b'#' | b';') {
+        // As in rsync, these are comments. Programs write names with NUL bytes, and no comments.
+        if line.is_empty() || !from0 && matches!(line[0], b'#' | b';') {
             continue;
         }
         let (path, content) = name(line, is_recursive)
@@ -224,6 +224,7 @@ mod tests {
         let text = "b\n# comment\n\n./a//c/\r\na/../a-b\n;x\na/c\n d \n";
         assert_eq!(parsed(text, false, false).unwrap(), [" d ", "a/c/", "a-b", "b"]);
         assert_eq!(parsed("x\ny\0z\0", true, true).unwrap(), ["x\ny/**", "z/**"]);
+        assert_eq!(parsed("#x\0;y\0", true, false).unwrap(), ["#x", ";y"]);
         assert_eq!(parsed(".", false, false).unwrap(), ["/"]);
         for (text, why) in [("/a", "absolute"), ("../a", "leads out"), ("a/../../b", "leads out")] {
             let error = parsed(text, false, false).unwrap_err();

@@ -281,7 +281,7 @@ impl Head {
             copy_links: copy.copy_links,
             delete: args.delete,
             delete_limit: args.delete_limit,
-            trash: args.trash.as_ref().map(|trash| Name::of(trash.as_os_str().as_bytes())),
+            trash: args.trash.as_ref().map(|trash| trash_of(to, trash.as_os_str())).transpose()?,
             update: args.update,
             size_only: args.size_only,
             existing: args.existing,
@@ -503,14 +503,27 @@ fn hex(bytes: &[u8]) -> String {
 fn absolute(place: &OsStr) -> Result<Name, CliError> {
     let bytes = match Location::parse(place)? {
         Location::Local(path) if Path::new(&path).is_relative() => {
-            let folder = std::env::current_dir().map_err(|error| {
-                CliError::failed(format!("cannot find the current directory: {error}"))
-            })?;
+            let folder = std::env::current_dir().map_err(|error| no_directory(&error))?;
             super::names::join(folder.as_os_str().as_bytes(), path.as_bytes())
         }
         _ => place.as_bytes().to_vec(),
     };
     Ok(Name::of(&bytes))
+}
+
+/// Trash of a plan. A relative name beside a destination on this machine is one of the current directory.
+fn trash_of(to: &OsStr, trash: &OsStr) -> Result<Name, CliError> {
+    match Location::parse(to)? {
+        Location::Local(_) => {
+            let folder = std::env::current_dir().map_err(|error| no_directory(&error))?;
+            Ok(Name::of(folder.join(trash).as_os_str().as_bytes()))
+        }
+        Location::Remote(_) => Ok(Name::of(trash.as_bytes())),
+    }
+}
+
+fn no_directory(error: &io::Error) -> CliError {
+    CliError::failed(format!("cannot find the current directory: {error}"))
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> CliError {

@@ -7,6 +7,7 @@ use sabul::internal::Host;
 use sabul::keys::{
     Fingerprint, KeyLine, NamedTicket, NamedTickets, ServerIdentity, read_guarded, write_private,
 };
+use sabul_content::Printable;
 
 use super::{
     ADDRESSES, AUTHORIZED, IDENTITY, INTRODUCER, TICKETS, known_hosts, of_file, state_folder,
@@ -105,7 +106,8 @@ fn list(args: &KeyFileArgs) -> Result<(), CliError> {
             Ok(Some(line)) => {
                 let parts = [line.key.to_string(), line.options, line.comment];
                 let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-                output::print_line(parts.join(" "))?;
+                // A key of another person has a comment of that person.
+                output::print_line(Printable(parts.join(" ").as_bytes()))?;
             }
             Ok(None) => {}
             Err(why) => {

@@ -18,6 +18,7 @@ use sabul_queue::{Ending, Job, JobId, Outcome, Progress, folder, now_ms, show_ti
 use sabul_units::Rate;
 use serde_json::Value;
 
+use crate::options::own_program;
 use crate::{args, exit, output};
 
 /// Ours: maximum length of a line of the child in bytes; the last line names each failed file.
@@ -128,7 +129,7 @@ fn command(job: &Job, queue: &Path, limit: Option<Rate>) -> io::Result<Command> 
     let words: Vec<&OsStr> = job.command.words.iter().map(|word| OsStr::from_bytes(word)).collect();
     let (name, rest) =
         words.split_first().ok_or_else(|| io::Error::other("the job has no command"))?;
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(own_program()?);
     command.args(["queue", "attempt", "--runner", &std::process::id().to_string(), "--lock"]);
     command.arg(folder::job_lock(queue, job.id)?).arg("--");
     command.arg(name).args(["--json-lines", "--batch"]);

@@ -18,6 +18,7 @@ use sabul_queue::{HookState, JobId, folder};
 use super::open::Queue;
 use crate::args::{Cli, Command, QueueAttemptArgs};
 use crate::error::CliError;
+use crate::options::own_program;
 use crate::{exit, output};
 
 /// Ours: time for the process of an earlier attempt to end. The kernel has killed the process; the end takes longer
@@ -46,7 +47,7 @@ pub(super) fn become_attempt(args: &QueueAttemptArgs) -> CliError {
     if let Err(error) = check_ticket(args) {
         return error;
     }
-    match std::env::current_exe() {
+    match own_program() {
         Ok(program) => {
             let error = process::Command::new(&program).arg0("sabul").args(&args.words).exec();
             CliError::failed(format!("cannot run '{}': {error}", program.display()))

@@ -13,6 +13,7 @@ use super::add;
 use super::open::Queue;
 use crate::args::{self, CopyArgs, JobArgs};
 use crate::error::CliError;
+use crate::options::own_program;
 use crate::{exit, json, output};
 
 /// Flags that the queue replaces.
@@ -50,7 +51,7 @@ fn start_runner(queue: &Path) -> io::Result<()> {
         return Ok(());
     }
     let log = folder::open_log(queue)?;
-    let mut runner = Command::new(std::env::current_exe()?)
+    let mut runner = Command::new(own_program()?)
         .args(["queue", "run", "--drain", "--background"])
         .current_dir("/")
         .stdin(Stdio::null())

@@ -142,7 +142,7 @@ fn detail(job: &JobJson) -> String {
     };
     match (State::of_word(&job.state), job.next_s) {
         (Some(State::Waiting), Some(next)) if job.attempts > 0 => {
-            let (attempt, at) = (job.attempts + 1, show_time(milliseconds(next)));
+            let (attempt, at) = (job.attempts.saturating_add(1), show_time(milliseconds(next)));
             format!("attempt {attempt} at {at}, after: {message}")
         }
         (Some(State::Waiting), Some(next)) if next > job.added_s => {

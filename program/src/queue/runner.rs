@@ -18,6 +18,7 @@ use super::attempt::{Attempt, Event, report};
 use super::open::Queue;
 use crate::args::QueueRunArgs;
 use crate::error::CliError;
+use crate::options::own_program;
 use crate::stop::Stop;
 use crate::{exit, output};
 
@@ -279,7 +280,7 @@ impl Runner {
             if !is_due || running >= HOOKS_MAX || self.attempts.contains_key(&id) {
                 continue;
             }
-            let program = std::env::current_exe();
+            let program = own_program();
             let started = program.and_then(|program| {
                 let mut command = Command::new(program);
                 command.args(["queue", "hook", &id.to_string()]).stdin(Stdio::null());

@@ -193,3 +193,21 @@ fn a_run_that_was_killed_between_content_and_metadata_is_completed() {
     let now = bench.path("root/copy/moved").metadata().unwrap().permissions().mode();
     assert_eq!(now & 0o777, 0o750);
 }
+
+#[test]
+fn a_relative_trash_is_one_of_the_directory_in_which_the_plan_was_made() {
+    let bench = Bench::with(&SERVE);
+    for folder in ["src", "copy", "elsewhere"] {
+        fs::create_dir(bench.path(folder)).unwrap();
+    }
+    fs::write(bench.path("src/kept"), "kept").unwrap();
+    fs::write(bench.path("copy/extra"), "extra").unwrap();
+    let plan = bench.path("plan");
+    let plan = plan.to_str().unwrap();
+    let flags = ["sync", "-n", "--delete", "--delete-limit", "5", "--trash", "trash", "--plan"];
+    expect_code(&run(bench.sabul().args(flags).args([plan, "src/", "copy/"])), 0);
+    let elsewhere = bench.path("elsewhere");
+    expect_code(&run(bench.sabul().current_dir(&elsewhere).args(["apply", plan])), 0);
+    assert_eq!(fs::read(bench.path("trash/extra")).unwrap(), b"extra");
+    assert_eq!(fs::read_dir(elsewhere).unwrap().count(), 0);
+}

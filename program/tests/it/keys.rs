@@ -331,6 +331,12 @@ fn keys_are_added_listed_and_revoked_by_the_program() {
     expect_code(&key(&["add", public]), 0);
     assert_eq!(listed().lines().count(), 1);
     expect_code(&site.put(&[]), 0);
+    // A comment of another person does not reach the terminal as a control sequence.
+    let text = fs::read_to_string(site.bench.path(public)).unwrap();
+    let text = text.replace("id_ed25519", "\u{1b}]0;title\u{7}");
+    fs::write(site.bench.path("home/other.pub"), text).unwrap();
+    expect_code(&key(&["add", "home/other.pub"]), 0);
+    assert!(!listed().contains('\u{1b}') && listed().contains("title"), "{}", listed());
     let fingerprint = listed().split(' ').next().unwrap().to_owned();
     expect_code(&key(&["revoke", &fingerprint]), 0);
     expect_refusal(&site.list(&[]), 4, "is authorized");

@@ -243,12 +243,12 @@ mod tests {
         let ceiling = Ceiling::new(Rate(4 * MBPS));
         let mut members: Vec<Member> = (0..5).map(|_| ceiling.join()).collect();
         // Packets of 64 KiB, as fast as the share permits.
-        let mut sent = [0.0; 5];
+        let mut sent = [0; 5];
         for update in 0..300 {
             let now = Instant::ZERO + Span::from_millis(update * 100);
             for (member, sent) in members.iter_mut().zip(&mut sent) {
-                *sent += share_of(member) as f64 / 80.0;
-                member.update(now, (*sent / 65_536.0) as u64 * 65_536);
+                *sent += share_of(member) / 80;
+                member.update(now, *sent / 65_536 * 65_536);
             }
         }
         let least = members.iter().map(share_of).min().unwrap();
