@@ -204,6 +204,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                     rules: rules.clone(),
                     ranges: vec![Range { offset: 300, length: Some(5) }],
                     archive: true,
+                    hard_links: true,
                     links_out: true,
                     selected: true,
                     growing: false,

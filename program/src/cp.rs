@@ -106,9 +106,10 @@ async fn run_sync(name: &'static str, mut copy: CopyArgs, sync: Sync) -> Result<
 impl CopyArgs {
     /// A plan has the options of its comparison.
     fn refuse_options_of_plans(&self) -> Result<(), CliError> {
-        let &Self { archive, preserve, checksum, copy_links, ref chmod, .. } = self;
+        let &Self { archive, hard_links, preserve, checksum, copy_links, ref chmod, .. } = self;
         let flags = [
             (archive, "-a"),
+            (hard_links, "-H"),
             (preserve, "-p"),
             (checksum, "-c"),
             (copy_links, "-L"),

@@ -117,6 +117,9 @@ pub(crate) struct CopyArgs {
     /// far as the receiver permits. A line at the end reports attributes that were not kept.
     #[arg(short, long)]
     pub(crate) archive: bool,
+    /// Keep hard links among the copied files, also without -a.
+    #[arg(short = 'H', long)]
+    pub(crate) hard_links: bool,
     /// Change permission bits on the way, such as D755,F644 or go-w.
     ///
     /// As in rsync: octal or symbolic, separated by commas; D and F stand for directories and other files. Without -p
@@ -305,9 +308,9 @@ mod tests {
     fn usual_flags_of_rsync_are_accepted_where_they_hold() {
         let parsed = |command, flags| Cli::try_parse_from(["sabul", command, flags, "a", "b:"]);
         for command in ["cp", "sync"] {
-            assert!(parsed(command, "-aHAX").is_ok() && parsed(command, "-rtP").is_ok());
-            // Without -a nothing of this is kept.
-            assert!(parsed(command, "-rH").is_err() && parsed(command, "-X").is_err());
+            assert!(parsed(command, "-aHAX").is_ok() && parsed(command, "-rtPH").is_ok());
+            // Without -a these are not kept.
+            assert!(parsed(command, "-A").is_err() && parsed(command, "-X").is_err());
         }
     }
 

@@ -11,9 +11,6 @@ pub(crate) struct FamiliarArgs {
     /// Accepted: modification times are always kept.
     #[arg(short = 't', long, hide = true)]
     times: bool,
-    /// Accepted with -a, which keeps hard links.
-    #[arg(short = 'H', long, requires = "archive", hide = true)]
-    hard_links: bool,
     /// Accepted with -a, which keeps access control lists.
     #[arg(short = 'A', long, requires = "archive", hide = true)]
     acls: bool,

@@ -40,6 +40,7 @@ pub(crate) fn transfer_options(args: &CopyArgs) -> Result<TransferOptions, CliEr
         .rate_limit(args.bwlimit)
         .preserve(args.preserve)
         .archive_mode(args.archive)
+        .hard_links(args.hard_links)
         .sync(!args.no_sync)
         .resume(!args.no_resume)
         .read_back(args.read_back)

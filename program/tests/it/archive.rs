@@ -102,6 +102,44 @@ fn without_the_archive_flag_links_inside_the_source_are_followed() {
 }
 
 #[test]
+fn hard_links_are_kept_without_the_archive_flag() {
+    let bench = Bench::new();
+    let sources = [bench.path("tree"), bench.root("far")];
+    for top in &sources {
+        fs::create_dir_all(top.join("sub")).unwrap();
+        fs::write(top.join("a"), "").unwrap();
+        fs::hard_link(top.join("a"), top.join("sub/also-a")).unwrap();
+        fs::write(top.join("b"), content(2, 5)).unwrap();
+        symlink("b", top.join("inward")).unwrap();
+    }
+    let [far, up, put] = ["far/", "up/", "put/"].map(|name| bench.url(name));
+    let copies = [
+        (["cp", "-rH", "tree/", &up], bench.root("up")),
+        (["cp", "-rH", &far, "down"], bench.path("down")),
+        (["sync", "-H", "tree/", &put], bench.root("put")),
+        (["sync", "-H", &far, "got"], bench.path("got")),
+        (["sync", "-H", "tree/", "near"], bench.path("near")),
+    ];
+    let inode = |top: &Path, name: &str| fs::symlink_metadata(top.join(name)).unwrap().ino();
+    for (arguments, top) in &copies {
+        // The second time, both names have changed with the file.
+        for seed in [3, 4] {
+            for source in &sources {
+                fs::write(source.join("a"), content(seed, 3000)).unwrap();
+            }
+            expect_code(&run(bench.sabul().args(arguments)), 0);
+            assert_eq!(inode(top, "a"), inode(top, "sub/also-a"), "{arguments:?}");
+            assert_eq!(fs::read(top.join("sub/also-a")).unwrap(), content(seed, 3000));
+            let followed = top.join("inward").symlink_metadata().unwrap();
+            assert!(followed.is_file() && followed.ino() != inode(top, "b"), "{arguments:?}");
+        }
+    }
+    expect_code(&run(bench.sabul().args(["sync", "tree/", "apart"])), 0);
+    let apart = bench.path("apart");
+    assert_ne!(inode(&apart, "a"), inode(&apart, "sub/also-a"));
+}
+
+#[test]
 fn a_link_replaces_a_file_and_is_never_written_through() {
     let bench = Bench::new();
     fs::create_dir(bench.path("tree")).unwrap();

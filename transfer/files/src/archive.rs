@@ -1,4 +1,4 @@
-//! Additional file data sent in archive mode: hard links and extended attributes.
+//! Additional file data: hard links, and the extended attributes of archive mode.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;

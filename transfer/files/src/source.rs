@@ -90,6 +90,8 @@ pub struct SourceSet {
     are_patterns: bool,
     /// How links are treated. With `Keep`, owners and extended attributes are sent too.
     links: Links,
+    /// Further names of a file are sent as hard links.
+    hard_links: bool,
     /// Only these entries are sent.
     selection: Option<Box<dyn Selection>>,
     /// Entries that the selection leaves out, if they are counted.
@@ -132,6 +134,7 @@ impl SourceSet {
             ranges: Vec::new(),
             are_patterns: false,
             links: Links::Inside,
+            hard_links: false,
             selection: None,
             skipped: None,
             growing: false,
@@ -218,6 +221,12 @@ impl SourceSet {
     #[must_use]
     pub fn with_archive_mode(self, is_wanted: bool) -> Self {
         Self { links: if is_wanted { Links::Keep } else { self.links }, ..self }
+    }
+
+    /// Whether to send further names of a file as hard links. Archive mode does so in any case.
+    #[must_use]
+    pub fn with_hard_links(self, hard_links: bool) -> Self {
+        Self { hard_links, ..self }
     }
 
     /// Whether to follow symbolic links that lead out of the named directories.
@@ -320,6 +329,7 @@ impl SourceSet {
             ranges,
             are_patterns,
             links,
+            hard_links,
             selection,
             chmod,
             ..
@@ -347,7 +357,7 @@ impl SourceSet {
             chmod,
             are_patterns,
             links,
-            all: (links == Links::Keep).then(HardLinkIndex::default),
+            hard_links: (hard_links || links == Links::Keep).then(HardLinkIndex::default),
             stack: Vec::new(),
             chosen,
             base: Base::default(),
@@ -397,8 +407,8 @@ pub(super) struct Walk {
     chmod: Chmod,
     are_patterns: bool,
     links: Links,
-    /// State for links and hard links, if they are kept.
-    all: Option<HardLinkIndex>,
+    /// Files with several names, if hard links are kept.
+    hard_links: Option<HardLinkIndex>,
     stack: Vec<Level>,
     /// The names to send, if not all are sent.
     chosen: Option<Chosen>,
@@ -598,7 +608,7 @@ impl Walk {
         }
         RelativePath::new(name)
             .map_err(|error| Failure::new(FailureCode::Unreadable, error.to_string()))?;
-        let mut more = self.all.as_ref().map(|_| More::default());
+        let mut more = (self.links == Links::Keep).then(More::default);
         let kind = match facts.kind {
             FactKind::Directory(identity) => {
                 facts = self.visit_directory(path, name, identity, facts, &mut more)?;
@@ -617,7 +627,7 @@ impl Walk {
             }
             FactKind::Other(what) => return Err(unreadable(path, &format!("is {what}"))),
         };
-        if let Some(more) = more.as_mut().filter(|_| self.all.is_some()) {
+        if let Some(more) = more.as_mut().filter(|_| self.links == Links::Keep) {
             more.owner = Some(owner_of(&facts));
         }
         Ok(Some((kind, facts, more.map(Box::new))))
@@ -661,14 +671,12 @@ impl Walk {
         // Opened now, so that an unreadable file costs a message and not its size in zeros.
         // Closed again, so that a batch may exceed the limit of open files.
         let file = self.place().open(path)?;
-        let first = self.all.as_mut().and_then(|all| all.first_name(facts, name));
-        match (first, more.as_mut()) {
-            (Some(first), Some(more)) => {
-                more.target = first;
-                return Ok(EntryKind::HardLink);
-            }
-            (_, Some(more)) => add_attributes(&*file, path, more)?,
-            _ => {}
+        if let Some(first) = self.hard_links.as_mut().and_then(|all| all.first_name(facts, name)) {
+            more.get_or_insert_default().target = first;
+            return Ok(EntryKind::HardLink);
+        }
+        if let Some(more) = more {
+            add_attributes(&*file, path, more)?;
         }
         if self.ranges.are_none() && facts.may_have_holes() {
             let data = file

@@ -242,6 +242,7 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
                             rules: Vec::new(),
                             ranges: Vec::new(),
                             archive: false,
+                            hard_links: false,
                             links_out: false,
                             selected: false,
                             growing: false,

@@ -405,6 +405,8 @@ pub struct TransferOptions {
     /// Archive mode: keep symbolic and hard links, times, permission bits and, if the receiver has the rights, owners
     /// and extended attributes. Otherwise links are followed.
     pub archive_mode: bool,
+    /// Keep hard links, also without archive mode.
+    pub hard_links: bool,
     /// Block size, a power of two; reduced if memory is short.
     pub block_size: Bytes,
     /// Flow window: most bytes sent and not yet acknowledged. Memory of both ends also limits these bytes.
@@ -456,6 +458,7 @@ impl Default for TransferOptions {
             mtu_max: None,
             preserve: false,
             archive_mode: false,
+            hard_links: false,
             block_size: Bytes(1 << 20),
             window: Bytes(u64::MAX),
             loss_policy: LossPolicy::Current,
@@ -484,6 +487,7 @@ setters!(TransferOptions {
     mtu_max: Option<Bytes>,
     preserve: bool,
     archive_mode: bool,
+    hard_links: bool,
     block_size: Bytes,
     window: Bytes,
     loss_policy: LossPolicy,

@@ -49,7 +49,7 @@ pub use files::{GetRequest, PutRequest};
 pub use listing::{ChangeRequest, Changed, Listing, ListingRequest};
 pub(crate) use opening::Opening;
 use pending::{Pending, refused};
-use requested::RequestedEntries;
+use requested::{Extras, RequestedEntries};
 use sabul_files::disk::Disk;
 use sabul_files::root::{RootDir, RootPath};
 use sabul_files::store::StoreReceiver;
@@ -203,10 +203,10 @@ impl Session {
             expected: options.expected,
         };
         let resume = if options.resume { Resume::Yes } else { Resume::No };
-        let sources = sources.with_rules(Rules::new(&options.rules)?);
-        let sources = sources.with_archive_mode(options.archive_mode);
-        let sources = sources.with_links_out(options.links_out).with_growing(options.growing);
-        let work = Work::Send { set: sources.with_chmod(options.chmod.clone()), resume };
+        let set = sources.with_rules(Rules::new(&options.rules)?).with_chmod(options.chmod.clone());
+        let set = set.with_archive_mode(options.archive_mode).with_hard_links(options.hard_links);
+        let set = set.with_links_out(options.links_out).with_growing(options.growing);
+        let work = Work::Send { set, resume };
         self.open(Direction::Send, request, options, |_| Ok(work)).await
     }
 
@@ -251,8 +251,7 @@ impl Session {
     ) -> Result<Transfer, Error> {
         let needs_directory = sources.len() > 1 || sources.iter().any(|it| it.ends_with(b"/"));
         let &TransferOptions { sync, resume, read_back, links_out, expected, .. } = options;
-        let archive = options.archive_mode;
-        let preserve = options.preserve || archive;
+        let (archive, preserve) = (options.archive_mode, options.preserve || options.archive_mode);
         let origins = origins_of(sources.iter().map(Vec::as_slice));
         let place = move |path, into_directory| Destination {
             path,
@@ -279,7 +278,7 @@ impl Session {
         });
         let prepared = prepared.await.ok_or(Error::Cancelled)??;
         let chmod = options.chmod.clone();
-        let mut requested = RequestedEntries::new(&sources, recursive, archive);
+        let mut requested = RequestedEntries::new(&sources, recursive, Extras::of(options));
         let gate = move |entry: &mut Entry| {
             chmod.change(entry);
             requested.check(entry)
@@ -290,6 +289,7 @@ impl Session {
             rules: options.rules.clone(),
             ranges: options.range.into_iter().collect(),
             archive,
+            hard_links: options.hard_links,
             links_out,
             selected: selection.is_some(),
             growing: options.growing,

@@ -50,7 +50,7 @@ pub use more::{
 pub use outside::{MAX_OUTSIDE, UdpAddress};
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 21;
+pub const CONTROL_VERSION: u16 = 22;
 /// Most keys that a connector offers.
 pub const MAX_OFFERED: usize = 64;
 /// Limit on the [`Message::weight`] of [`Message::Seen`], [`Message::Chunks`], [`Message::Names`] or [`Message::Delta`]
@@ -484,6 +484,8 @@ pub enum Request {
         ranges: Vec<Range>,
         /// Archive mode: links as links, with owners and extended attributes.
         archive: bool,
+        /// Send further names of a file as hard links, as archive mode does in any case.
+        hard_links: bool,
         /// Also follow links that lead out of the sources.
         links_out: bool,
         /// Send only the entries named by [`Message::Names`], directories without their content.

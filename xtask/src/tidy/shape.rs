@@ -30,7 +30,7 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("program/src/cp/compare.rs", "Compared", 21),
     ("program/src/cp/compare.rs", "add", 69),
     ("program/src/cp/compare.rs", "of", 108),
-    ("program/src/cp/plan_file.rs", "Head", 18),
+    ("program/src/cp/plan_file.rs", "Head", 19),
     ("program/src/cp/verify.rs", "verify_receipt", 68),
     ("program/src/perf.rs", "measure", 63),
     ("program/src/serve.rs", "run", 62),

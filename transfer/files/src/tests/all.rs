@@ -1,4 +1,4 @@
-//! Tests of links in archive mode, including hostile links, and of resumed sparse files.
+//! Tests of symbolic and hard links, including hostile links, and of resumed sparse files.
 
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
@@ -60,6 +60,27 @@ fn a_hard_link_leads_only_to_a_file_of_the_same_transfer() {
         assert_eq!(fs::metadata(to.path().join("first")).unwrap().nlink(), 2);
         assert_eq!(names(to.path()).len(), 6, "{:?}", names(to.path()));
     }
+}
+
+#[test]
+fn hard_links_are_sent_without_archive_mode_on_request() {
+    let from = TempDir::new().unwrap();
+    let first = write(from.path(), "a", b"x");
+    fs::hard_link(first, from.path().join("b")).unwrap();
+    write(from.path(), "c", b"x");
+    symlink("c", from.path().join("d")).unwrap();
+    let sent = |is_wanted| {
+        let set = SourceSet::path(from.path().join("")).with_hard_links(is_wanted);
+        let entries = set.into_parts().0.map(|found| found.entry);
+        let entries: Vec<_> = entries.map(|it| (it.kind, it.more.map(|more| *more))).collect();
+        entries
+    };
+    let file = (EntryKind::File(1), None);
+    let link = link("b", EntryKind::HardLink, "a");
+    let link = (link.kind, link.more.map(|more| *more));
+    // Without other metadata; a symbolic link is still followed.
+    assert_eq!(sent(true), [file.clone(), link, file.clone(), file.clone()]);
+    assert_eq!(sent(false), [file.clone(), file.clone(), file.clone(), file]);
 }
 
 #[test]

@@ -249,6 +249,7 @@ async fn pending_requests_are_bounded_by_weight() {
         rules: Vec::new(),
         ranges: Vec::new(),
         archive: false,
+        hard_links: false,
         links_out: false,
         selected: false,
         growing: false,

@@ -170,6 +170,7 @@ impl GetRequest {
             rules,
             ranges,
             archive,
+            hard_links,
             links_out,
             selected,
             growing,
@@ -192,6 +193,7 @@ impl GetRequest {
             }
             let set = set(sources, recursive).with_patterns(!literal).with_ranges(ranges);
             let set = set.with_rules(rules?).with_archive_mode(archive);
+            let set = set.with_hard_links(hard_links);
             let mut set = set.with_links_out(links_out).with_growing(growing);
             if let Some(names) = names {
                 set = set.with_selection(Box::new(names), None);

@@ -8,7 +8,7 @@ use sabul_wire::control::{self, Failure, MAX_OPEN, MAX_SOURCES, Range};
 use tokio::sync::mpsc;
 
 use super::Session;
-use super::requested::RequestedEntries;
+use super::requested::{Extras, RequestedEntries};
 use crate::config::{Direction, TransferOptions};
 use crate::error::Error;
 use crate::lock::lock;
@@ -125,13 +125,14 @@ impl RangeReads {
         let limits: Vec<_> = ranges.iter().map(|range: &Range| range.length).collect();
         let longest = limits.iter().map(|length| length.unwrap_or(u64::MAX)).max().unwrap_or(1);
         let waiting = usize::try_from(WAITING_BYTES / longest.max(1)).unwrap_or(usize::MAX);
-        let mut requested = RequestedEntries::new(&sources, false, false);
+        let mut requested = RequestedEntries::new(&sources, false, Extras::default());
         let request = control::Request::Get {
             sources,
             recursive: false,
             rules: Vec::new(),
             ranges,
             archive: false,
+            hard_links: false,
             links_out: self.options.links_out,
             selected: false,
             growing: self.options.growing,

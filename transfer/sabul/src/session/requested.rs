@@ -13,8 +13,26 @@ use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Request};
 
 use sabul_files::glob::{Pattern, is_pattern};
 
+use crate::config::TransferOptions;
+
 /// The name that a peer announces for a source whose own name is not a valid file name.
 const UNNAMED: &[u8] = b"unnamed";
+
+/// Further kinds of entries and metadata that the peer may send.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extras {
+    /// Links, owners and extended attributes.
+    archive: bool,
+    hard_links: bool,
+}
+
+impl Extras {
+    /// Those of a request with these options.
+    pub(super) const fn of(options: &TransferOptions) -> Self {
+        let archive = options.archive_mode;
+        Self { archive, hard_links: options.hard_links || archive }
+    }
+}
 
 /// The requested sources.
 #[derive(Debug)]
@@ -26,16 +44,14 @@ pub(super) struct RequestedEntries {
     /// The content of a directory was requested, so any name is allowed.
     any_name: bool,
     recursive: bool,
-    /// Links, owners and extended attributes were requested.
-    archive_mode: bool,
+    extras: Extras,
     /// Number of entries that may still come; `None` if directories or patterns were requested.
     entries_left: Option<usize>,
 }
 
 impl RequestedEntries {
-    /// Makes the filter of these sources, as sent to the peer. `recursive` allows directories; `archive_mode` allows
-    /// links, owners and attributes.
-    pub(super) fn new(sources: &[Vec<u8>], recursive: bool, archive_mode: bool) -> Self {
+    /// Makes the filter of these sources, as sent to the peer. `recursive` allows directories.
+    pub(super) fn new(sources: &[Vec<u8>], recursive: bool, extras: Extras) -> Self {
         let patterns = sources.iter().map(|source| last(source)).filter(|name| is_pattern(name));
         let has_patterns = sources.iter().any(|source| is_pattern(source));
         Self {
@@ -44,7 +60,7 @@ impl RequestedEntries {
             names: sources.iter().map(|source| name(source)).collect(),
             any_name: recursive && sources.iter().any(|source| is_content(source)),
             recursive,
-            archive_mode,
+            extras,
             entries_left: (!recursive && !has_patterns).then_some(sources.len()),
         }
     }
@@ -61,10 +77,14 @@ impl RequestedEntries {
         if entry.kind == EntryKind::Stream {
             return refuse("a stream, but the request was for files");
         }
-        let is_link = matches!(entry.kind, EntryKind::SymbolicLink | EntryKind::HardLink);
+        let is_link_refused = match entry.kind {
+            EntryKind::SymbolicLink => !self.extras.archive,
+            EntryKind::HardLink => !self.extras.hard_links,
+            EntryKind::File(_) | EntryKind::Directory | EntryKind::Stream => false,
+        };
         let has_more =
             entry.more.as_ref().is_some_and(|it| it.owner.is_some() || !it.attributes.is_empty());
-        if !self.archive_mode && (is_link || has_more) {
+        if is_link_refused || (has_more && !self.extras.archive) {
             return refuse("with links or attributes that were not requested");
         }
         let (top, below) = match entry.path.iter().position(|&byte| byte == b'/') {
@@ -115,6 +135,8 @@ fn is_content(source: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use sabul_wire::control::{More, Owner};
+
     use super::*;
 
     const FILE: EntryKind = EntryKind::File(1);
@@ -129,7 +151,7 @@ mod tests {
 
     fn requested(sources: &[&str], recursive: bool) -> RequestedEntries {
         let sources: Vec<_> = sources.iter().map(|source| source.as_bytes().to_vec()).collect();
-        RequestedEntries::new(&sources, recursive, false)
+        RequestedEntries::new(&sources, recursive, Extras::default())
     }
 
     #[test]
@@ -192,9 +214,28 @@ mod tests {
         for path in [&b".bashrc"[..], b".x.nc", b"a.ncx", b"a.nc/x"] {
             assert!(check(&mut requested, path, FILE).is_err(), "{path:?}");
         }
-        let mut odd = RequestedEntries::new(&[b"x[".to_vec()], false, false);
+        let mut odd = RequestedEntries::new(&[b"x[".to_vec()], false, Extras::default());
         check(&mut odd, b"x[", FILE).unwrap();
         assert!(check(&mut odd, b"xa", FILE).is_err(), "no pattern, but a name");
+    }
+
+    #[test]
+    fn links_and_attributes_come_only_on_request() {
+        let requested = |archive_mode, hard_links| {
+            let options = TransferOptions { archive_mode, hard_links, ..<_>::default() };
+            RequestedEntries::new(&[b"d".to_vec()], true, Extras::of(&options))
+        };
+        let takes = |requested: &mut RequestedEntries| {
+            let more = More { owner: Some(Owner { user: 1, group: 1 }), ..More::default() };
+            let (mode, modified_ns, more) = (None, None, Some(Box::new(more)));
+            let owned = Entry { path: b"d/f".to_vec(), kind: FILE, mode, modified_ns, more };
+            let kinds = [EntryKind::SymbolicLink, EntryKind::HardLink];
+            let [symbolic, hard] = kinds.map(|kind| check(requested, b"d/l", kind).is_ok());
+            (symbolic, hard, requested.check(&owned).is_ok())
+        };
+        assert_eq!(takes(&mut requested(false, false)), (false, false, false));
+        assert_eq!(takes(&mut requested(false, true)), (false, true, false));
+        assert_eq!(takes(&mut requested(true, false)), (true, true, true));
     }
 
     #[test]

@@ -60,6 +60,7 @@ impl HostilePeer {
                 rules: Vec::new(),
                 ranges: Vec::new(),
                 archive: self.0.random.below(2) == 0,
+                hard_links: self.0.random.below(2) == 0,
                 links_out: self.0.random.below(2) == 0,
                 // A reader that waits for names would stop the virtual time.
                 selected: false,
