@@ -106,6 +106,7 @@ pub(crate) mod tests {
     use crate::group::give_name;
     use crate::part::Part;
     use crate::root::{RootDir, RootLink};
+    use crate::spelling::Spellings;
 
     /// A list for the owner, user 1000, the owning group with these rights, and others, with this mask.
     pub(crate) fn list(group: u16, mask: u16) -> Vec<u8> {
@@ -143,7 +144,7 @@ pub(crate) mod tests {
             more: None,
         };
         let mut part = Part::create(&disk, target, &entry, false).unwrap();
-        give_name(&disk, &mut part, |_| false).unwrap();
+        give_name(&disk, &mut part, &Spellings::default(), |_| false).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
         let mut kept = [0; 64];

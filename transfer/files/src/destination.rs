@@ -207,6 +207,13 @@ struct WaitingDirectory {
 }
 
 impl FileSink {
+    /// The path of an entry, unless a directory above was refused.
+    fn target(&mut self, entry: &Entry) -> Result<RootPath, EntryError> {
+        let path = self.place.target(entry)?;
+        self.group.spellings.check_above(&path)?;
+        Ok(path)
+    }
+
     fn part(&mut self, index: u64) -> Result<&mut Part, EntryError> {
         self.parts.get_mut(&index).ok_or_else(|| not_created(index))
     }
@@ -502,11 +509,14 @@ impl Sink for FileSink {
             let failure = Failure::new(FailureCode::Unwritable, text);
             return Err(EntryError { ends_transfer: true, ..failure.into() });
         }
-        let path = self.place.target(entry)?;
+        let path = self.target(entry)?;
         // The metadata of the source is set last. Until then, a new directory is private.
         let is_private = self.preserve && entry.mode.is_some();
         let is_new = make_all(&*self.disk, &path, if is_private { 0o700 } else { 0o777 })?;
         let id = self.identify(&path, is_new, entry)?;
+        if !is_new {
+            self.group.spellings.check_folder(&*self.disk, &path)?;
+        }
         if is_new {
             self.note_searched(path.clone());
         }
@@ -578,7 +588,7 @@ impl Sink for FileSink {
     }
 
     fn create(&mut self, index: u64, entry: &Entry) -> Result<(), EntryError> {
-        let target = self.place.target(entry)?;
+        let target = self.target(entry)?;
         refuse_kept(entry, &target, self.may_keep)?;
         self.drop_resumable(entry);
         if self.small.begin(index, entry, &target, self.small_max()) {

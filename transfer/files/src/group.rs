@@ -24,6 +24,7 @@ use super::entry_error::{EntryError, entry_error};
 use super::part::Part;
 use super::pool::{FilePool, FolderCache, by_folder, join_same};
 use super::receive::CommitResult;
+use super::spelling::Spellings;
 use crate::disk::{Disk, DiskFile};
 use crate::root::{FileId, LinkTarget, RootPath};
 use crate::system::thread;
@@ -116,6 +117,7 @@ pub(super) struct Group {
     /// Time at which the first item was added.
     since: Option<Duration>,
     own: OwnFiles,
+    pub(super) spellings: Spellings,
     committed: Vec<CommitResult>,
 }
 
@@ -133,6 +135,7 @@ impl Group {
             bytes: 0,
             since: None,
             own: OwnFiles::default(),
+            spellings: Spellings::default(),
             committed: Vec::new(),
         }
     }
@@ -283,21 +286,22 @@ impl Group {
 
     /// Renames a complete file to its final name, whether or not its content is on the disk.
     pub(super) fn rename(&mut self, part: &mut Part) -> Result<(), EntryError> {
-        give_name(&*self.disk, part, |id| self.own.contains(id))?;
+        give_name(&*self.disk, part, &self.spellings, |id| self.own.contains(id))?;
         self.own.insert(part.id());
         Ok(())
     }
 
     /// Renames complete files to their final names, folder by folder.
     fn rename_all(&mut self, list: Vec<Verified>) -> Vec<(Verified, Result<(), EntryError>)> {
-        let (disk, own) = (&*self.disk, &self.own);
+        let (disk, own, spellings) = (&*self.disk, &self.own, &self.spellings);
         let in_folder = |list: Vec<Verified>| {
             let mut near = FolderCache::new(disk);
             let mut made = Vec::new();
             let rename = |mut verified: Verified| {
                 let part = &mut verified.part;
                 let is_own = |id| own.contains(id) || made.contains(&id);
-                let result = give_name(near.at(&part.target().clone()), part, is_own);
+                let near = near.at(&part.target().clone());
+                let result = give_name(near, part, spellings, is_own);
                 made.extend(result.is_ok().then_some(part.id()));
                 (verified, result)
             };
@@ -487,15 +491,19 @@ impl FlushBatch {
     }
 }
 
-/// Renames a complete file, unless the target is another file of this transfer.
+/// Renames a complete file, unless the target is another file of this transfer, or has another spelling of the name.
 pub(super) fn give_name(
     disk: &dyn Disk,
     part: &mut Part,
+    spellings: &Spellings,
     is_own: impl Fn(FileId) -> bool,
 ) -> Result<(), EntryError> {
     match disk.stat(part.target(), LinkTarget::Itself) {
         Ok(there) if is_own(there.id) => return Err(comes_twice(part.target()).into()),
-        Ok(there) => part.replace(disk, &there)?,
+        Ok(there) => {
+            spellings.check(disk, part.target())?;
+            part.replace(disk, &there)?;
+        }
         Err(error) if !error.is_not_found() => return Err(error.into()),
         Err(_) => {}
     }

@@ -45,6 +45,7 @@ mod selection;
 mod send;
 mod shared_part;
 mod source;
+mod spelling;
 mod stdin;
 pub mod store;
 mod stream;

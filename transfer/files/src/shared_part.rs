@@ -17,6 +17,7 @@ use super::group::{give_name, sync_named};
 use super::part::{Part, is_part};
 use crate::disk::{Disk, DiskFile};
 use crate::root::{Kind, LinkTarget, RootDir, RootLink, RootPath};
+use crate::spelling::Spellings;
 use crate::tree::root_path;
 
 /// A part that this machine writes, in any order.
@@ -166,7 +167,7 @@ impl PartOwner {
             .keep_metadata(&self.entry)
             .map(drop)
             .and_then(|()| if sync { part.sync() } else { Ok(()) })
-            .and_then(|()| give_name(&*self.disk, &mut part, |_| false));
+            .and_then(|()| give_name(&*self.disk, &mut part, &Spellings::default(), |_| false));
         if let Err(error) = named {
             let failure = fail(error);
             part.remove(&*self.disk);

@@ -45,7 +45,7 @@ impl FileSink {
 
     /// Queues a link.
     pub(super) fn note_link(&mut self, index: u64, entry: &Entry) -> Result<Commit, EntryError> {
-        let path = self.place.target(entry)?;
+        let path = self.target(entry)?;
         if path.name().is_none_or(is_reserved) {
             let message = format!("'{path}' has a name that no link can have here; rename it");
             return Err(Failure::new(FailureCode::Refused, message).into());
@@ -100,6 +100,9 @@ impl FileSink {
         };
         if there.as_ref().is_some_and(|there| there.kind == Kind::Directory) {
             return Err(RootError::IsADirectory(path.to_string()).into());
+        }
+        if there.is_some() {
+            self.group.spellings.check(&*self.disk, path)?;
         }
         let target = entry.more.as_ref().map(|more| &more.target[..]).unwrap_or_default();
         match entry.kind {

@@ -427,7 +427,7 @@ impl FileSink {
         entry: &Entry,
         offset: u64,
     ) -> Result<(), EntryError> {
-        let target = self.place.target(entry)?;
+        let target = self.target(entry)?;
         if self.has_small(entry, offset) {
             let found = self.disk.stat(&target, LinkTarget::Itself);
             let id = found?.id;

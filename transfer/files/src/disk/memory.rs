@@ -169,7 +169,7 @@ impl World {
     fn resolve(&self, path: &RootPath) -> Result<u64, Errno> {
         path.components().try_fold(ROOT, |inode, name| {
             let folder = self.folder(inode)?;
-            folder.names.get(&self.fold(name)).copied().ok_or(Errno::NOENT)
+            folder.names.get(&self.stored(folder, name)).copied().ok_or(Errno::NOENT)
         })
     }
 
@@ -182,9 +182,10 @@ impl World {
         self.nodes.get_mut(&inode).ok_or(Errno::NOENT)
     }
 
-    /// A name in its stored form.
-    fn fold(&self, name: &[u8]) -> Vec<u8> {
-        if self.folds_case { name.to_ascii_lowercase() } else { name.to_vec() }
+    /// The spelling of an existing name; a new name keeps its spelling.
+    fn stored(&self, folder: &Node, name: &[u8]) -> Vec<u8> {
+        let is_it = |stored: &&Vec<u8>| self.folds_case && stored.eq_ignore_ascii_case(name);
+        folder.names.keys().find(is_it).cloned().unwrap_or_else(|| name.to_vec())
     }
 
     /// The folder of a path, and its last name.
@@ -193,8 +194,7 @@ impl World {
             return Err(Errno::ISDIR);
         };
         let parent = self.resolve(&parent)?;
-        self.folder(parent)?;
-        Ok((parent, self.fold(name)))
+        Ok((parent, self.stored(self.folder(parent)?, name)))
     }
 
     fn make(&mut self, path: &RootPath, kind: Kind, mode: u32) -> Result<u64, Errno> {
@@ -329,7 +329,7 @@ impl MemoryDisk {
         self.lock_world().has_short_writes = true;
     }
 
-    /// Makes names case-insensitive for ASCII letters from now on.
+    /// Makes names case-insensitive for ASCII letters from now on. Names keep their first spelling.
     pub fn fold_case(&self) {
         self.lock_world().folds_case = true;
     }

@@ -22,6 +22,7 @@ use crate::group::{give_name, sync_named};
 use crate::part::{Part, is_part};
 use crate::root::{Kind, LinkTarget, Metadata, RootPath};
 use crate::source::SourceSet;
+use crate::spelling::Spellings;
 use crate::tree::{Tree, modified_ns, root_path};
 
 /// The files below the root of a disk.
@@ -213,7 +214,7 @@ impl Upload for FolderUpload {
         let Some(part) = &mut state.part else { return Err(self.gone()) };
         let named = if is_durable { Ok(()) } else { part.keep_metadata(&entry).map(drop) };
         named
-            .and_then(|()| give_name(&*self.disk, part, |_| false))
+            .and_then(|()| give_name(&*self.disk, part, &Spellings::default(), |_| false))
             .map_err(|error| self.fail(error))?;
         // The part has its name; it must not be removed.
         state.part = None;

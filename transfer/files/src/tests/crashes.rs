@@ -4,6 +4,8 @@
 //! nothing if nothing was there. Files reported as finished survive a power failure. The next
 //! transfer to the same destination completes and leaves no parts.
 
+use std::collections::BTreeSet;
+
 use rustix::io::Errno;
 
 use super::*;
@@ -455,6 +457,58 @@ fn names_equal_to_the_disk_do_not_overwrite_each_other() {
             failed.iter().all(|(path, it)| path == b"A" && it.message.contains("takes for one"))
         );
         assert_eq!(disk.tree()[&b"a"[..]], tree[0].1, "the first one stays");
+    }
+}
+
+#[test]
+fn an_entry_with_another_spelling_of_the_name_is_not_replaced() {
+    let file = |path: &str| (path.to_owned(), Some(vec![7; 10]));
+    let folder = |path: &str| (path.to_owned(), None);
+    let put = |disk: &MemoryDisk| {
+        for name in ["file", "photos/pic", "photos/raw/pic"] {
+            disk.put(&path(name), name.as_bytes()).unwrap();
+        }
+    };
+    let other = ["File", "Photos", "Photos/pic", "Photos/raw", "Photos/raw/new"];
+    let tree = vec![
+        file(other[0]),
+        folder(other[1]),
+        file(other[2]),
+        folder(other[3]),
+        file(other[4]),
+        file("new"),
+    ];
+    for lag in [false, true] {
+        let disk = MemoryDisk::new(0);
+        put(&disk);
+        disk.fold_case();
+        let before = disk.tree();
+        let copy = Copy::start(&disk, &tree, lag).unwrap().run();
+        let failed = copy.receiver.failures();
+        let paths: BTreeSet<_> = failed.iter().map(|(path, _)| &path[..]).collect();
+        assert_eq!(paths, other.iter().map(|path| path.as_bytes()).collect());
+        let text = |failed: &str| {
+            let is_it = |(path, _): &&(Vec<u8>, Failure)| path == failed.as_bytes();
+            copy.receiver.failures().iter().find(is_it).unwrap().1.message.clone()
+        };
+        let expected = "'File' is not written: this file system takes 'file' for the same name; rename one of the two";
+        assert_eq!(text("File"), expected);
+        assert!(text("Photos/raw/new").contains("takes 'photos' for the same name"));
+        let mut after = disk.tree();
+        assert_eq!(after.remove(&b"new"[..]), Some(tree[5].1.clone()));
+        assert_eq!(after, before, "nothing else changed");
+    }
+    // The same spelling is replaced, and another file system keeps both.
+    let same = vec![file("file"), folder("photos"), file("photos/pic")];
+    for (is_folded, tree) in [(true, &same), (false, &tree)] {
+        let disk = MemoryDisk::new(0);
+        put(&disk);
+        if is_folded {
+            disk.fold_case();
+        }
+        let copy = Copy::start(&disk, tree, false).unwrap().run();
+        assert_eq!(copy.receiver.failures(), []);
+        assert_eq!(disk.tree()[tree[0].0.as_bytes()], tree[0].1);
     }
 }
 
