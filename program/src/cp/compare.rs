@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::delta::Deltas;
-use super::entries::{Entries, changed, difference_of, lookup, tolerant, valid};
+use super::entries::{Entries, Repeated, changed, difference_of, lookup, tolerant, valid};
 use super::files_from::{NamedListing, checked};
 use super::guard::{Guard, Guarded};
 use super::listings::Remote;
@@ -68,8 +68,8 @@ pub(super) struct Compared {
     pub(super) destination_entries: u64,
     /// Parts of the destination that could not be listed.
     pub(super) destination_failures: Vec<(Vec<u8>, Failure)>,
-    /// Number of entries that are a directory at one end only. The entry at the destination is removed first.
-    pub(super) conflicts: u64,
+    /// Entries that are a directory at one end only. The entry at the destination is removed first.
+    pub(super) conflicts: Vec<Vec<u8>>,
     /// The last of these entries; its content is not copied yet.
     blocked: Option<Vec<u8>>,
     /// The destination has the journal of an interrupted transfer.
@@ -201,7 +201,7 @@ enum Ends {
     Listings { source: Entries, destination: Destination, order: Vec<Vec<u8>>, tops: u64 },
     /// A listing of the source, and lookups of single names at this machine: the destination, and whether it is a
     /// directory that takes the sources.
-    Lookups { source: Entries, to: OsString, is_into: bool },
+    Lookups { source: Entries, to: OsString, is_into: bool, repeated: Repeated },
 }
 
 /// Choice of the entries to copy from the differences.
@@ -338,7 +338,8 @@ impl Ends {
                 }
                 let source = list(sources.clone(), view, rules, false)?;
                 let source = changed(valid(source), &args.chmod);
-                Ok(Some(Self::Lookups { source, to: destination.clone(), is_into }))
+                let repeated = Repeated::of(sources);
+                Ok(Some(Self::Lookups { source, to: destination.clone(), is_into, repeated }))
             }
         }
     }
@@ -391,11 +392,11 @@ impl Ends {
                     }
                 }
             }
-            Self::Lookups { source, to, is_into } => {
+            Self::Lookups { source, to, is_into, mut repeated } => {
                 chooser.is_renamed = !is_into;
                 for seen in source {
                     let Seen { path, outcome, .. } = seen?;
-                    let difference = match outcome {
+                    let difference = match repeated.check(&path, outcome) {
                         Err(failure) => Difference::SourceFailed(path, failure),
                         Ok(source) => {
                             let old = lookup(&to, is_into, &path, options.parts());
@@ -645,7 +646,7 @@ impl Compared {
         self.destination_entries += 1;
         self.blocked = Some(path.clone());
         if removes {
-            self.conflicts += 1;
+            self.conflicts.push(path.clone());
             self.extras.push((path.clone(), old));
         } else {
             let text = "a directory at one end and none at the other; --delete replaces the entry";

@@ -1,5 +1,6 @@
 //! Listings of one end as a comparison needs them, and lookups of single entries.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
@@ -10,7 +11,7 @@ use sabul::internal::compare::{CompareOptions, Difference, ReadParts, facts_with
 use sabul::{Error, Failure, FailureCode};
 use sabul_content::RelativePath;
 
-use super::names::join;
+use super::names::{is_pattern, join};
 
 /// Listing of one end.
 pub(super) type Entries = Box<dyn Iterator<Item = Result<Seen, Error>> + Send>;
@@ -44,6 +45,36 @@ pub(super) fn tolerant(entries: Entries, is_tolerant: bool) -> Entries {
     match is_tolerant {
         true => Box::new(entries.take_while(Result::is_ok)),
         false => entries,
+    }
+}
+
+/// Names of a listing that came before. Only several sources, or a pattern, can have a name twice.
+pub(super) struct Repeated(Option<BTreeSet<[u8; 16]>>);
+
+impl Repeated {
+    pub(super) fn of(sources: &[Vec<u8>]) -> Self {
+        let is_one = matches!(sources, [only] if !is_pattern(only));
+        Self((!is_one).then(BTreeSet::new))
+    }
+
+    /// Records the name of an entry. Directories of one name become one directory.
+    ///
+    /// # Errors
+    /// If the name came before.
+    pub(super) fn check(
+        &mut self,
+        path: &[u8],
+        outcome: Result<Facts, Failure>,
+    ) -> Result<Facts, Failure> {
+        let source = outcome?;
+        let names = self.0.as_mut().filter(|_| source.kind != SeenKind::Directory);
+        let mut short = [0; 16];
+        short.copy_from_slice(&blake3::hash(path).as_bytes()[..16]);
+        if names.is_none_or(|names| names.insert(short)) {
+            return Ok(source);
+        }
+        let text = "two sources have this name, and only the first is copied; rename one, or copy it to another directory";
+        Err(Failure::new(FailureCode::Unwritable, text))
     }
 }
 

@@ -5,7 +5,10 @@ use std::sync::atomic::AtomicBool;
 
 use sabul::files::{NewMetadata, Owner};
 use sabul::internal::compare::{CompareOptions, mode_of, recognized};
-use sabul::{ErrorKind, Progress, Report, Session, Transfer, TransferOptions};
+use sabul::{
+    ErrorKind, Failure, FailureCode, Progress, Report, Session, Transfer, TransferOptions,
+};
+use sabul_content::Printable;
 use sabul_front::json::{ErrorJson, TransferJson};
 use sabul_front::lines::{CopyEvent, LineBuilder};
 use sabul_front::pipe::Pipe;
@@ -170,19 +173,29 @@ pub(super) async fn in_session(
 ) -> Result<Report, CliError> {
     let pipe = Pipe::closing(pipe_closed);
     let first = transfer(args, plan, session, options, interrupt, outcome, pipe).await?;
-    if outcome.compared.conflicts == 0 || outcome.removed == 0 {
+    if outcome.compared.conflicts.is_empty() || outcome.removed == 0 {
         return Ok(first);
     }
     // Entries of another kind are removed now.
-    let (pipe, removed) = (Pipe::closing(pipe_closed), outcome.removed);
-    let second = transfer(args, plan, session, options, interrupt, outcome, pipe).await?;
+    let (pipe, removed) = (Pipe::closing(pipe_closed), std::mem::take(&mut outcome.removed));
+    let mut second = transfer(args, plan, session, options, interrupt, outcome, pipe).await?;
+    take_conflicts(&mut second, outcome);
     outcome.removed += removed;
-    match outcome.compared.conflicts {
-        0 => Ok(sum(&first, second)),
-        left => Err(CliError::failed(format!(
-            "{left} entries were not replaced: remove directories in their place, or change the filters"
-        ))),
-    }
+    Ok(sum(&first, second))
+}
+
+/// Counts the entries that were not copied, because an entry of another kind stays in their place, as failures.
+fn take_conflicts(report: &mut Report, outcome: &mut Outcome) {
+    let conflicts = std::mem::take(&mut outcome.compared.conflicts);
+    report.entries_failed += conflicts.len() as u64;
+    report.failures.extend(conflicts.into_iter().map(|path| {
+        let text = format!(
+            "'{}' is not written: an entry of another kind stays in its place; remove that entry, or change the \
+             filters",
+            Printable(&path)
+        );
+        (path, Failure::new(FailureCode::Unwritable, text))
+    }));
 }
 
 /// Runs the transfer and records its progress in `outcome`.
@@ -237,7 +250,11 @@ async fn transfer(
     }
     complete(args, plan, session, interrupt, outcome, &report, tops.map(|tops| &**tops)).await?;
     if is_dry {
+        outcome.compared.conflicts.clear();
         return Ok(report);
+    }
+    if outcome.removed == 0 {
+        take_conflicts(&mut report, outcome);
     }
     write_receipt(args, plan, (session, options), interrupt, outcome, &report).await?;
     Ok(report)
@@ -371,7 +388,7 @@ async fn write_receipt(
 ) -> Result<(), CliError> {
     let Some(receipt) = &outcome.receipt else { return Ok(()) };
     // Entries of another kind are copied by a second transfer.
-    if outcome.compared.conflicts > 0 && outcome.removed > 0 {
+    if !outcome.compared.conflicts.is_empty() {
         return Ok(());
     }
     let sync = &outcome.selecting.sync;

@@ -188,8 +188,9 @@ async fn verify_receipt(
 
 fn conclude(args: &VerifyArgs, compared: &Compared) -> Result<u8, CliError> {
     let failures = || compared.source_errors.iter().chain(&compared.destination_failures);
-    let different = compared.entries + compared.adjusted.len() as u64 + compared.conflicts;
-    let extra = compared.extras.len() as u64 - compared.conflicts;
+    let conflicts = compared.conflicts.len() as u64;
+    let different = compared.entries + compared.adjusted.len() as u64 + conflicts;
+    let extra = compared.extras.len() as u64 - conflicts;
     let code = match (failures().next().is_some(), different + extra) {
         (true, _) => code_of_failures(failures().map(|(_, failure)| failure)).max(exit::FAILED),
         (false, 0) => exit::DONE,

@@ -15,6 +15,7 @@ mod json;
 mod keys;
 mod lab;
 mod lab_namespaces;
+mod left_out;
 mod lists;
 mod model;
 mod perf_and_demo;

@@ -1,0 +1,94 @@
+//! Entries that cannot be copied or compared are failures: no command leaves them out with exit code 0.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use crate::common::{Bench, expect_code, run, stderr};
+
+fn at(bench: &Bench, arguments: &[&str]) -> Output {
+    run(bench.sabul().args(arguments))
+}
+
+fn write(path: &Path, content: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+#[test]
+fn a_directory_that_keeps_the_place_of_a_file_is_a_failure() {
+    let bench = Bench::with(&["serve", "--root", "root", "--allow-rm"]);
+    write(&bench.path("src/g"), "the only new version");
+    for number in 0..20 {
+        write(&bench.path(format!("src/{number}")), "x");
+    }
+    write(&bench.root("copy/g/cache.o"), "excluded");
+    let url = bench.url("copy");
+    let sync = ["sync", "--delete", "--exclude", "*.o", "src/", &url];
+    for extra in [false, true] {
+        if extra {
+            // A removal elsewhere starts a second pass.
+            write(&bench.root("copy/gone"), "x");
+        }
+        let output = at(&bench, &[&sync[..], &["--json"]].concat());
+        expect_code(&output, 1);
+        assert!(
+            stderr(&output)
+                .contains("g' is not written: an entry of another kind stays in its place")
+        );
+        assert!(String::from_utf8_lossy(&output.stdout).contains("\"path\":\"g\""));
+        assert!(bench.root("copy/g/cache.o").exists() && !bench.root("copy/gone").exists());
+    }
+    // A dry run only prints, and without the excluded entry the file is copied.
+    expect_code(&at(&bench, &[&sync[..], &["-n"]].concat()), 0);
+    fs::remove_file(bench.root("copy/g/cache.o")).unwrap();
+    expect_code(&at(&bench, &sync), 0);
+    assert_eq!(fs::read(bench.root("copy/g")).unwrap(), b"the only new version");
+}
+
+#[test]
+fn a_file_that_the_replica_keeps_out_is_a_failure_of_the_pass() {
+    let bench = Bench::with(&["serve", "--root", "root", "--allow-rm"]);
+    for name in ["g", "a", "b"] {
+        write(&bench.path("src").join(name), name);
+    }
+    let url = bench.url("copy");
+    let replicate = |arguments: &[&str]| {
+        let mut command = bench.sabul();
+        command.env("XDG_STATE_HOME", bench.path("state")).arg("replicate").args(arguments);
+        run(&mut command)
+    };
+    let pass = ["--delete", "--delete-limit", "100", "src/", &url];
+    expect_code(&replicate(&pass), 0);
+    fs::remove_file(bench.root("copy/g")).unwrap();
+    write(&bench.root("copy/g/own"), "of the replica");
+    write(&bench.path("src/g"), "a new version");
+    let output = replicate(&pass);
+    expect_code(&output, 1);
+    assert!(stderr(&output).contains("stays in its place"), "{}", stderr(&output));
+    let status = replicate(&["status", "src", "--json"]);
+    assert!(String::from_utf8_lossy(&status.stdout).contains("\"in_step\":false"));
+    assert!(bench.root("copy/g/own").exists());
+}
+
+#[test]
+fn the_second_file_of_a_name_is_a_failure_of_each_download() {
+    let bench = Bench::new();
+    for run in ["run1", "run2"] {
+        write(&bench.root(run).join("r.csv"), run);
+        write(&bench.root(run).join("data").join(run), run);
+    }
+    for _ in 0..2 {
+        let output = at(&bench, &["cp", &bench.url("run*/r.csv"), "to/"]);
+        expect_code(&output, 1);
+        assert!(stderr(&output).contains("r.csv"), "{}", stderr(&output));
+        assert_eq!(fs::read(bench.path("to/r.csv")).unwrap(), b"run1");
+    }
+    // Directories of one name become one directory.
+    for _ in 0..2 {
+        expect_code(&at(&bench, &["cp", "-r", &bench.url("run*/data"), "both/"]), 0);
+        assert!(bench.path("both/data/run1").exists() && bench.path("both/data/run2").exists());
+    }
+}
