@@ -753,6 +753,11 @@ impl Compared {
                 self.extras.extend(keeps_extras.then_some((path, old)));
                 None
             }
+            Difference::Unknown(path, failure) => {
+                self.source_entries += 1;
+                self.destination_failures.push((path, failure));
+                None
+            }
             Difference::Narrow { .. } => None,
             Difference::SourceFailed(path, failure) => {
                 self.source_failures += 1;
@@ -762,7 +767,7 @@ impl Compared {
                 None
             }
             Difference::DestinationFailed(path, failure) => {
-                // Without a removal, nothing depends on the entry.
+                // The source has no such entry, so that without a removal nothing depends on it.
                 if keeps_extras {
                     self.destination_failures.push((path, failure));
                 }

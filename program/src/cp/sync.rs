@@ -143,6 +143,7 @@ impl Sync {
             directories: true,
             removes: args.delete,
             extras: args.delete,
+            keeps_unknown: args.update || args.existing || args.ignore_existing,
             ..CompareOptions::default()
         };
         Ok(Self {
@@ -188,12 +189,14 @@ impl Sync {
     }
 
     /// Makes only the changes of this plan.
-    pub(super) fn with_plan(self, planned: Planned) -> Self {
+    pub(super) fn with_plan(mut self, planned: Planned) -> Self {
+        self.options.keeps_unknown = true;
         Self { planned: Some(planned), ..self }
     }
 
     /// Keeps the changes of this replica. A directory with kept entries stays.
-    pub(super) fn with_replica(self, replica: Replica) -> Self {
+    pub(super) fn with_replica(mut self, replica: Replica) -> Self {
+        self.options.keeps_unknown = true;
         Self { replica: Some(replica), has_rules: true, ..self }
     }
 

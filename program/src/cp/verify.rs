@@ -47,6 +47,7 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<u8, CliError> {
         // Times are not compared.
         size_only: true,
         extras: true,
+        keeps_unknown: true,
         modes: is_archive,
         attributes: is_archive,
         ..CompareOptions::default()

@@ -3,13 +3,37 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use crate::common::{Bench, expect_code, run, stderr};
 
+/// A user without rights to the files of others.
+const USER: u32 = 65_534;
+
 fn at(bench: &Bench, arguments: &[&str]) -> Output {
     run(bench.sabul().args(arguments))
+}
+
+/// Runs a command with the rights of a user other than root.
+fn as_user(bench: &Bench, arguments: &[&str]) -> Output {
+    let mut command: Command = bench.sabul();
+    command.args(arguments).env("HOME", bench.path("user"));
+    command.env("XDG_STATE_HOME", bench.path("user")).env("XDG_RUNTIME_DIR", bench.path("user"));
+    if rustix::process::geteuid().is_root() {
+        command.uid(USER).gid(USER);
+    }
+    run(&mut command)
+}
+
+/// Gives an entry these permission bits, and to the user without rights.
+fn give(path: &Path, mode: u32) {
+    if rustix::process::geteuid().is_root() {
+        chown(path, Some(USER), Some(USER)).unwrap();
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 fn write(path: &Path, content: &str) {
@@ -91,4 +115,49 @@ fn the_second_file_of_a_name_is_a_failure_of_each_download() {
         expect_code(&at(&bench, &["cp", "-r", &bench.url("run*/data"), "both/"]), 0);
         assert!(bench.path("both/data/run1").exists() && bench.path("both/data/run2").exists());
     }
+}
+
+#[test]
+fn the_content_of_a_directory_that_cannot_be_listed_stays_with_options_that_keep_files() {
+    let bench = Bench::new();
+    write(&bench.path("src/box/f"), "of the source");
+    write(&bench.path("src/other"), "x");
+    fs::create_dir(bench.path("user")).unwrap();
+    give(&bench.path("user"), 0o700);
+    let replicate = ["replicate", "--no-sync"];
+    for options in
+        [&["sync", "--ignore-existing"][..], &["sync", "-u"], &["sync", "--existing"], &replicate]
+    {
+        let to = bench.path("to");
+        let _ = fs::remove_dir_all(&to);
+        write(&to.join("box/f"), "a newer version of the destination");
+        for (name, mode) in [("", 0o755), ("box/f", 0o644), ("box", 0o300)] {
+            give(&to.join(name), mode);
+        }
+        let output = as_user(&bench, &[options, &["src/", "to"]].concat());
+        fs::set_permissions(to.join("box"), fs::Permissions::from_mode(0o700)).unwrap();
+        expect_code(&output, 1);
+        assert!(stderr(&output).contains("box"), "{options:?}: {}", stderr(&output));
+        let found = fs::read_to_string(to.join("box/f")).unwrap();
+        assert_eq!(found, "a newer version of the destination", "{options:?}");
+        assert_eq!(to.join("other").exists(), options != ["sync", "--existing"], "{options:?}");
+    }
+}
+
+#[test]
+fn verify_reports_a_file_of_the_destination_that_cannot_be_read() {
+    let bench = Bench::new();
+    for name in ["a", "b"] {
+        write(&bench.path("src").join(name), "content");
+        write(&bench.path("to").join(name), "content");
+    }
+    fs::create_dir(bench.path("user")).unwrap();
+    give(&bench.path("user"), 0o700);
+    fs::set_permissions(bench.path("to/b"), fs::Permissions::from_mode(0)).unwrap();
+    let output = as_user(&bench, &["verify", "--json", "src/", "to"]);
+    expect_code(&output, 1);
+    assert!(stderr(&output).contains("denied"), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&json["files"], &json["different"]), (&1.into(), &0.into()));
+    assert_eq!(json["errors"][0]["path"], "b");
 }

@@ -66,6 +66,8 @@ pub enum Difference {
     SourceFailed(Vec<u8>, Failure),
     /// The destination cannot be read here, and the source has no such entry.
     DestinationFailed(Vec<u8>, Failure),
+    /// The destination cannot be read here, so the entry of the source is not copied, nor its content.
+    Unknown(Vec<u8>, Failure),
     /// A listing is not in the order of a walk, so that nothing more can be compared.
     Disordered(Vec<u8>),
 }
@@ -77,7 +79,7 @@ impl Difference {
             Self::Copy { source, .. } | Self::Adjust { source, .. } | Self::Same { source, .. } => {
                 Some(if source.kind == SeenKind::File { source.size } else { 0 })
             }
-            Self::SourceFailed(..) => Some(0),
+            Self::SourceFailed(..) | Self::Unknown(..) => Some(0),
             Self::Narrow { .. }
             | Self::Extra { .. }
             | Self::DestinationFailed(..)
@@ -274,15 +276,21 @@ where
         source: Option<Seen>,
         old: Option<Seen>,
     ) -> Option<Difference> {
-        if self.kept.as_ref().is_some_and(|kept| is_below(&path, kept)) {
+        if self.kept.as_ref().is_some_and(|kept| kept.is_empty() || is_below(&path, kept)) {
             return None;
         }
         if let Some(failed) = source.as_ref().and_then(|source| self.enter(source)) {
             return Some(failed);
         }
+        // The empty path is the destination itself.
+        let is_wanted = path.is_empty() || source.as_ref().is_some_and(|seen| seen.outcome.is_ok());
         let mut is_unknown = false;
         let old = match self.without_excluded(old).map(|old| old.outcome) {
             Some(Err(failure)) if failure.code == FailureCode::NotFound => None,
+            Some(Err(failure)) if self.options.keeps_unknown && is_wanted => {
+                self.kept = Some(path.clone());
+                return Some(Difference::Unknown(path, failure));
+            }
             Some(Err(failure)) if source.is_none() => {
                 return Some(Difference::DestinationFailed(path, failure));
             }
@@ -443,6 +451,7 @@ mod tests {
                 Ok(Difference::Extra { path, .. }) => ("extra", path),
                 Ok(Difference::SourceFailed(path, _)) => ("unreadable", path),
                 Ok(Difference::DestinationFailed(path, _)) => ("unknown", path),
+                Ok(Difference::Unknown(path, _)) => ("kept", path),
                 Ok(Difference::Disordered(path)) => ("disordered", path),
             };
             format!("{word} {}", String::from_utf8(path).unwrap())
@@ -708,6 +717,17 @@ mod tests {
         ];
         let all = compare(CompareOptions::default(), source, destination);
         assert_eq!(all, ["unreadable a", "new b", "new c", "unknown d"]);
+        let options = CompareOptions { keeps_unknown: true, ..CompareOptions::default() };
+        let source = vec![directory("b", T), file("b/x", 1, T), file("c", 1, T), file("e", 1, T)];
+        let destination = vec![
+            failed("b", FailureCode::Unreadable),
+            failed("c", FailureCode::NotFound),
+            failed("d", FailureCode::Unreadable),
+        ];
+        let all = compare(options.clone(), source, destination);
+        assert_eq!(all, ["kept b", "new c", "unknown d", "new e"]);
+        let destination = vec![failed("", FailureCode::Unreadable)];
+        assert_eq!(compare(options, vec![file("f", 1, T)], destination), ["kept "]);
         // The source may have the content of the directory.
         let source = vec![failed("a", FailureCode::Unreadable), file("c", 1, T)];
         let destination = vec![directory("a", T), file("a/x", 1, T), file("b", 1, T)];

@@ -21,6 +21,8 @@ pub struct CompareOptions {
     pub existing: bool,
     /// Only entries that do not exist at the destination are copied.
     pub ignore_existing: bool,
+    /// An entry of the destination that cannot be examined stays, with its content.
+    pub keeps_unknown: bool,
     /// Times that differ by at most this many nanoseconds are equal.
     pub window_ns: i64,
     /// Permission bits count.
