@@ -29,7 +29,7 @@ use super::base::refuse_kept;
 use super::entry_error::{EntryError, MAX_KEPT_FAILURES, entry_error, write_failure};
 use super::group::{Group, Verified};
 use super::identity::is_new as is_new_directory;
-use super::metadata::{LostMetadata, keep_metadata};
+use super::metadata::{LostMetadata, keep_metadata, try_mode};
 use super::part::{Part, reclaim};
 use super::pool::{FilePool, SMALL_BYTES};
 use super::receive::{Commit, CommitResult, Left, Receiver, Sink};
@@ -498,7 +498,8 @@ fn narrow(directory: &dyn DiskFile, mode: u32) -> io::Result<()> {
     if now & 0o777 & !(mode | 0o700) == 0 {
         Ok(())
     } else {
-        directory.set_mode(now & 0o7000 | now & (mode | 0o700))
+        // Bits that the system does not accept are counted when the metadata is set.
+        try_mode(directory, now & 0o7000 | now & (mode | 0o700)).map(drop)
     }
 }
 
@@ -513,10 +514,10 @@ impl Sink for FileSink {
         // The metadata of the source is set last. Until then, a new directory is private.
         let is_private = self.preserve && entry.mode.is_some();
         let is_new = make_all(&*self.disk, &path, if is_private { 0o700 } else { 0o777 })?;
-        let id = self.identify(&path, is_new, entry)?;
         if !is_new {
             self.group.spellings.check_folder(&*self.disk, &path)?;
         }
+        let id = self.identify(&path, is_new, entry)?;
         if is_new {
             self.note_searched(path.clone());
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 
+use rustix::io::Errno;
 use sabul_wire::control::{Entry, EntryKind, More, NotKept, Owner, Trait};
 
 use crate::acl;
@@ -50,11 +51,34 @@ pub(super) fn keep_metadata(
     entry: &Entry,
     preserve: bool,
 ) -> io::Result<LostMetadata> {
-    let (lost, mode) = keep_all_but_mode(file, entry, preserve)?;
+    let (mut lost, mode) = keep_all_but_mode(file, entry, preserve)?;
     if let Some(mode) = mode {
-        file.set_mode(mode)?;
+        keep_mode(file, mode, &mut lost)?;
     }
     Ok(lost)
+}
+
+/// Sets permission bits. Bits that the system does not accept are counted as lost.
+pub(super) fn keep_mode(file: &dyn DiskFile, mode: u32, lost: &mut LostMetadata) -> io::Result<()> {
+    if let Some(error) = try_mode(file, mode)? {
+        let is_broader = file.metadata()?.mode & 0o777 & !mode != 0;
+        let rights = if is_broader { "; some have more rights than at the source" } else { "" };
+        lost.note(Trait::Bits, 1, format_args!("{error}{rights}"));
+    }
+    Ok(())
+}
+
+/// Sets permission bits. Returns the error of a system that does not accept them, as some file systems, if other bits are
+/// set.
+pub(super) fn try_mode(file: &dyn DiskFile, mode: u32) -> io::Result<Option<io::Error>> {
+    let Err(error) = file.set_mode(mode) else { return Ok(None) };
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    match errno {
+        Some(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            Ok(((file.metadata()?.mode ^ mode) & 0o777 != 0).then_some(error))
+        }
+        _ => Err(error),
+    }
 }
 
 /// As [`keep_metadata`], without the mode. Returns the mode that the file gets at last, if it is preserved.
@@ -132,7 +156,7 @@ fn keep_attributes(
 }
 
 /// Sets owner, mode and modification time of an existing entry of which only these differ. An owner that cannot be set is
-/// no error.
+/// no error, nor are permission bits, unless the entry has more of them than wanted.
 pub(super) fn adjust_metadata(
     file: &dyn DiskFile,
     owner: Option<Owner>,
@@ -142,8 +166,10 @@ pub(super) fn adjust_metadata(
     if let Some(owner) = owner {
         keep_owner(file, owner, &mut LostMetadata::default())?;
     }
-    if let Some(mode) = mode {
-        file.set_mode(mode & !SETID)?;
+    if let Some(error) = mode.map(|mode| try_mode(file, mode & !SETID)).transpose()?.flatten()
+        && file.metadata()?.mode & 0o777 & !mode.unwrap_or(0) != 0
+    {
+        return Err(error);
     }
     modified_ns.map_or(Ok(()), |ns| file.set_mtime(file_time(ns)))
 }
@@ -189,7 +215,7 @@ mod tests {
     use super::*;
     use crate::acl::tests::list;
     use crate::disk::Disk as _;
-    use crate::disk::memory::MemoryDisk;
+    use crate::disk::memory::{Fault, MemoryDisk};
     use crate::root::RootPath;
 
     #[test]
@@ -214,5 +240,44 @@ mod tests {
             lost.iter().map(|lost| (lost.what, lost.count)).collect::<Vec<_>>(),
             [(Trait::Attribute, 1)]
         );
+    }
+
+    #[test]
+    fn permission_bits_that_the_system_does_not_accept_are_counted() {
+        let path = RootPath::new(["f"]).unwrap();
+        let entry = |mode| Entry {
+            path: b"f".to_vec(),
+            kind: EntryKind::File(0),
+            mode: Some(mode),
+            modified_ns: Some(7),
+            more: None,
+        };
+        for errno in [Errno::PERM, Errno::NOSYS, Errno::OPNOTSUPP, Errno::IO] {
+            // The file has the bits 0o644.
+            for (mode, rights) in [(0o600, Some("more rights")), (0o664, Some("")), (0o644, None)] {
+                let disk = MemoryDisk::new(0);
+                disk.put(&path, b"").unwrap();
+                let file = disk.open_file(&path).unwrap();
+                let before = disk.calls().len();
+                keep_metadata(&*file, &entry(0o644), true).unwrap();
+                let calls = disk.calls();
+                let at = calls[before..].iter().position(|call| *call == "set mode").unwrap();
+                disk.fail_at(at, Fault::Error(errno));
+                let kept = keep_metadata(&*file, &entry(mode), true);
+                if errno == Errno::IO {
+                    kept.unwrap_err();
+                    continue;
+                }
+                let lost = kept.unwrap().list();
+                assert_eq!(lost.len(), usize::from(rights.is_some()), "{errno} {mode:o}");
+                if let Some(rights) = rights {
+                    assert_eq!((lost[0].what, lost[0].count), (Trait::Bits, 1));
+                    assert!(lost[0].why.contains(rights), "{}", lost[0].why);
+                    assert_eq!(lost[0].why.contains("more rights"), !rights.is_empty());
+                }
+                let now = file.metadata().unwrap();
+                assert_eq!((now.mode & 0o777, now.mtime), (0o644, file_time(7)));
+            }
+        }
     }
 }

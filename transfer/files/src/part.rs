@@ -21,7 +21,7 @@ use tracing::{debug, info};
 use super::base::Base;
 use super::entry_error::{EntryError, entry_error};
 use super::journal::is_journal;
-use super::metadata::{LostMetadata, keep_all_but_mode};
+use super::metadata::{LostMetadata, keep_all_but_mode, keep_mode, try_mode};
 use super::prefix::{PrefixVerifier, hash_of};
 use crate::acl::{self, Access};
 use crate::disk::{Disk, DiskFile, Lock};
@@ -318,7 +318,7 @@ impl Part {
         if path != self.path {
             self.require_its_name(disk)?;
             if let Some(file) = &self.file {
-                file.set_mode(KEPT_MODE).map_err(|error| self.entry_error(&error))?;
+                try_mode(&**file, KEPT_MODE).map_err(|error| self.entry_error(&error))?;
             }
             disk.rename(&self.path, &path)?;
             self.path = path;
@@ -493,11 +493,12 @@ impl Part {
     pub(super) fn keep_metadata(&mut self, entry: &Entry) -> Result<LostMetadata, EntryError> {
         let Some(file) = &self.file else { return Ok(LostMetadata::default()) };
         let mut keep = || {
-            let (lost, mode) = keep_all_but_mode(&**file, entry, !self.keeps_old)?;
+            let (mut lost, mode) = keep_all_but_mode(&**file, entry, !self.keeps_old)?;
             if let Some(mode) = mode {
                 self.mode = mode;
                 // A kept part gets its mode with its final name. An access control list changes the mode.
-                file.set_mode(if is_kept_name(&self.path) { KEPT_MODE } else { mode })?;
+                let mode = if is_kept_name(&self.path) { KEPT_MODE } else { mode };
+                keep_mode(&**file, mode, &mut lost)?;
             }
             Ok(lost)
         };
@@ -511,7 +512,9 @@ impl Part {
         }
         match &self.file {
             Some(file) if is_kept_name(&self.path) => {
-                file.set_mode(self.mode).map_err(|error| self.entry_error(&error))
+                // Bits that the system does not accept were counted with the other metadata.
+                try_mode(&**file, self.mode).map_err(|error| self.entry_error(&error))?;
+                Ok(())
             }
             _ => Ok(()),
         }

@@ -12,7 +12,7 @@ pub struct NotKeptJson {
     pub owners: u64,
     /// Missing extended attributes and access control lists.
     pub attributes: u64,
-    /// Entries without their setuid, setgid or sticky bits, which are never kept.
+    /// Entries with other permission bits. Setuid and setgid bits, and sticky bits of files, are never kept.
     pub bits: u64,
 }
 
@@ -38,7 +38,7 @@ pub fn line(list: &[NotKept]) -> Option<String> {
         let what = match what {
             Trait::Owner => count(*n, "owner"),
             Trait::Attribute => count(*n, "extended attribute"),
-            Trait::Bits => format!("setuid, setgid and sticky bits of {}", count(*n, "file")),
+            Trait::Bits => format!("permission bits of {}", count(*n, "file")),
         };
         format!("{what} ({why})")
     });
