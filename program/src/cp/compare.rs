@@ -427,9 +427,8 @@ impl Chooser<'_> {
                 }
                 true
             }
-            Difference::SourceFailed(path, _) if is_journal(path) => true,
             // `cp` warns of these, and a directory with replicas may receive files all the time.
-            Difference::SourceFailed(path, _) if is_part(path) => {
+            Difference::SourceFailed(path, _) if is_journal(path) || is_part(path) => {
                 !order.is_sync || order.guard.is_some()
             }
             Difference::DestinationFailed(path, _) if is_journal(path) => {
@@ -753,12 +752,12 @@ impl Compared {
                 self.extras.extend(keeps_extras.then_some((path, old)));
                 None
             }
+            Difference::Narrow { .. } => None,
             Difference::Unknown(path, failure) => {
                 self.source_entries += 1;
                 self.destination_failures.push((path, failure));
                 None
             }
-            Difference::Narrow { .. } => None,
             Difference::SourceFailed(path, failure) => {
                 self.source_failures += 1;
                 if self.source_errors.len() < ERRORS_KEPT {

@@ -315,19 +315,21 @@ fn verify_fails_if_the_destination_of_an_empty_source_is_missing() {
 }
 
 #[test]
-fn a_users_file_with_the_name_of_a_part_is_reported() {
+fn a_users_file_with_the_name_of_a_part_or_journal_is_reported() {
     let bench = with_tree(&SERVE);
     let name = "x.0123456789abcdef.sabul-part";
-    fs::write(bench.path("src").join(name), "mine").unwrap();
-    for to in ["here", &bench.url("copy")] {
-        let output = at(&bench, &["sync", "src/", to]);
-        expect_code(&output, 1);
-        assert!(stderr(&output).contains(name), "{}", stderr(&output));
-        let output = at(&bench, &["verify", "src/", to]);
-        expect_code(&output, 1);
-        assert!(stderr(&output).contains(name), "{}", stderr(&output));
+    for name in [name, ".resume-0.sabul-part"] {
+        fs::write(bench.path("src").join(name), "mine").unwrap();
+        for to in ["here", &bench.url("copy")] {
+            let output = at(&bench, &["sync", "src/", to]);
+            expect_code(&output, 1);
+            assert!(stderr(&output).contains(name), "{}", stderr(&output));
+            let output = at(&bench, &["verify", "src/", to]);
+            expect_code(&output, 1);
+            assert!(stderr(&output).contains(name), "{}", stderr(&output));
+        }
+        fs::remove_file(bench.path("src").join(name)).unwrap();
     }
-    fs::remove_file(bench.path("src").join(name)).unwrap();
     // A part at the destination belongs to another copy.
     fs::write(bench.path("here").join(name), "part").unwrap();
     done(&bench, &["sync", "--delete", "src/", "here"]);

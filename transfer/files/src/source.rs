@@ -67,7 +67,7 @@ const NAMES_HELD: usize = 100_000;
 const NAMES_LISTED: usize = 2_000_000;
 
 /// Reason why a journal is reported.
-const JOURNAL: &str = "journal of an interrupted transfer";
+const JOURNAL: &str = "it is the journal of an interrupted transfer, or has the name of one; complete that transfer, or rename the file";
 
 /// Reason why a directory is not sent.
 const NOT_RECURSIVE: &str = "is a directory; copy it with -r";
