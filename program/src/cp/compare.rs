@@ -427,6 +427,12 @@ impl Chooser<'_> {
                 }
                 true
             }
+            Difference::Unknown(path, failure) => {
+                self.compared.source_entries += 1;
+                self.compared.destination_failures.push((path.clone(), failure.clone()));
+                self.skipped.add(0);
+                true
+            }
             // `cp` warns of these, and a directory with replicas may receive files all the time.
             Difference::SourceFailed(path, _) if is_journal(path) || is_part(path) => {
                 !order.is_sync || order.guard.is_some()
@@ -752,12 +758,7 @@ impl Compared {
                 self.extras.extend(keeps_extras.then_some((path, old)));
                 None
             }
-            Difference::Narrow { .. } => None,
-            Difference::Unknown(path, failure) => {
-                self.source_entries += 1;
-                self.destination_failures.push((path, failure));
-                None
-            }
+            Difference::Narrow { .. } | Difference::Unknown(..) => None,
             Difference::SourceFailed(path, failure) => {
                 self.source_failures += 1;
                 if self.source_errors.len() < ERRORS_KEPT {

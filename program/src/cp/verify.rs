@@ -37,23 +37,13 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<u8, CliError> {
     let dialled =
         dial(channel, &args.reach.ssh, plan.server(), &interrupt, events.as_ref(), &observer);
     let (session, bridge) = dialled.await?;
-    let (prints, is_archive) = (!args.json, args.archive);
+    let prints = !args.json;
     let print = move |difference: &Difference| match line(difference) {
         Some(line) if prints => output::print_line(line),
         _ => Ok(()),
     };
-    let options = CompareOptions {
-        content: true,
-        // Times are not compared.
-        size_only: true,
-        extras: true,
-        keeps_unknown: true,
-        modes: is_archive,
-        attributes: is_archive,
-        ..CompareOptions::default()
-    };
     let order = Order {
-        options,
+        options: settings(args.archive),
         is_sync: true,
         keeps_extras: true,
         needs_destination: true,
@@ -85,6 +75,20 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<u8, CliError> {
         bridge.close().await;
     }
     conclude(&args, &compared)
+}
+
+/// Settings of the comparison.
+fn settings(is_archive: bool) -> CompareOptions {
+    CompareOptions {
+        content: true,
+        // Times are not compared.
+        size_only: true,
+        extras: true,
+        keeps_unknown: true,
+        modes: is_archive,
+        attributes: is_archive,
+        ..CompareOptions::default()
+    }
 }
 
 /// Returns the receipt to verify, and the directory to compare; `None` if two trees are to be compared.

@@ -304,16 +304,7 @@ where
             Some(Ok(source)) => source,
             None => return self.extra(path, old?),
         };
-        let Some(old) = old else {
-            if is_unknown && self.options.ignore_existing {
-                return Some(Difference::Same { path, source, is_there: true });
-            }
-            if !is_unknown && self.options.existing {
-                return Some(Difference::Same { path, source, is_there: false });
-            }
-            self.touch();
-            return Some(Difference::Copy { path, source, old: None });
-        };
+        let Some(old) = old else { return Some(self.missing(path, source, is_unknown)) };
         let are_directories = [source.kind, old.kind] == [SeenKind::Directory; 2];
         if are_directories {
             let is_different = self.options.directories && self.options.differs(&source, &old);
@@ -334,6 +325,18 @@ where
         }
         self.touch();
         Some(Difference::Copy { path, source, old: Some(old) })
+    }
+
+    /// Returns an entry of the source that the destination does not have, or that cannot be examined there.
+    fn missing(&mut self, path: Vec<u8>, source: Facts, is_unknown: bool) -> Difference {
+        if is_unknown && self.options.ignore_existing {
+            return Difference::Same { path, source, is_there: true };
+        }
+        if !is_unknown && self.options.existing {
+            return Difference::Same { path, source, is_there: false };
+        }
+        self.touch();
+        Difference::Copy { path, source, old: None }
     }
 
     /// Returns a failure of the source. Entries of the destination below are skipped, because the source may have them.
