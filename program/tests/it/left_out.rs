@@ -153,7 +153,7 @@ fn verify_reports_a_file_of_the_destination_that_cannot_be_read() {
     }
     fs::create_dir(bench.path("user")).unwrap();
     give(&bench.path("user"), 0o700);
-    fs::set_permissions(bench.path("to/b"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(bench.path("to/b"), fs::Permissions::from_mode(0o000)).unwrap();
     let output = as_user(&bench, &["verify", "--json", "src/", "to"]);
     expect_code(&output, 1);
     assert!(stderr(&output).contains("denied"), "{}", stderr(&output));
