@@ -32,6 +32,7 @@ mod cubic;
 mod headroom;
 mod link;
 mod loss_context;
+mod loss_record;
 mod loss_test;
 mod losses;
 mod path;
@@ -340,8 +341,7 @@ impl Sabul2026 {
         }
         self.end_silence();
         self.share.note(epoch, self.path.base_s() + self.path.queue_s());
-        let context = self.loss_context(epoch, cx.now);
-        let meaning = self.losses.note(epoch, &context);
+        let (meaning, is_queued) = self.note_losses(epoch, cx);
         if self.yield_if_needed(cx) {
             return;
         }
@@ -351,7 +351,7 @@ impl Sabul2026 {
             let rtt = self.path.base_s() + self.path.queue_s();
             cubic.grow((rtt, self.path.stretch()), self.losses.recent(), epoch.is_limited, cx.now);
         }
-        if self.respond_to_losses(meaning, context.is_queued, epoch, cx) {
+        if self.respond_to_losses(meaning, is_queued, epoch, cx) {
             return;
         }
         match self.state {

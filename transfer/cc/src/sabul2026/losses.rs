@@ -6,7 +6,8 @@
 //! measured.
 //! Model:       random_loss  = average share lost in epochs with an empty queue
 //!              excess       = losses above random loss and four standard deviations; losses count in pairs
-//!              queue stands, longest recent queue    -> excess is congestion
+//!              queue stands, longest recent queue    -> excess is congestion; any loss, if losses depend on the queue
+//!              losses independent of the queue       -> random loss is at least the loss at short queues
 //!              losses bound the window               -> random loss does not rise with slowly growing losses
 //!              queue stands, longer queue recently   -> up to a twentieth is random loss, more is congestion
 //!              queue empty, path shows queues        -> up to a twentieth is random loss
@@ -15,6 +16,7 @@
 
 use sabul_units::{Instant, Span};
 
+use super::loss_record::{LossRecord, Relation};
 use super::path::Epoch;
 
 /// Ours: packets over which random loss is averaged, and the largest weight of one epoch.
@@ -74,6 +76,8 @@ pub(super) enum Verdict {
 /// Circumstances of an epoch that decide the meaning of its losses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LossContext {
+    /// RTT in seconds below which the queue is short; `None` if the path shows no queue with room for the law.
+    pub(super) short_s: Option<f64>,
     /// A queue stood in the epoch.
     pub(super) is_queued: bool,
     /// This flow has a share of the link that only few flows can have; otherwise all loss counts as
@@ -113,6 +117,9 @@ pub(super) struct Losses {
     began: Option<(f64, f64)>,
     /// Losses stayed while the rate fell, and no queue overflowed since.
     is_proven: bool,
+    record: LossRecord,
+    /// The newest relation of losses to the queue.
+    relation: Relation,
 }
 
 impl Losses {
@@ -127,12 +134,19 @@ impl Losses {
             full: f64::INFINITY,
             began: None,
             is_proven: false,
+            record: LossRecord::new(),
+            relation: Relation::Unknown,
         }
     }
 
     /// Returns true if losses without a queue stayed while the rate fell to a quarter.
     pub(super) const fn is_proven(&self) -> bool {
         self.is_proven
+    }
+
+    /// Returns true if losses are as frequent at short as at long queues.
+    pub(super) const fn are_independent(&self) -> bool {
+        matches!(self.relation, Relation::Independent(_))
     }
 
     /// Returns the share of packets that the path loses at random.
@@ -156,15 +170,16 @@ impl Losses {
         self.full = self.full.max(epoch.shortest_s);
         let weight = (epoch.packets / RECENT_PACKETS).min(WEIGHT_MAX);
         self.recent += (epoch.lost - self.recent) * weight;
-        let may_be_few = context.may_be_few || self.is_proven;
+        self.record.note(epoch, context.short_s);
+        self.relation = self.record.relation();
+        if let Relation::Independent(share) = self.relation {
+            self.random_loss = self.random_loss.max(share).min(RANDOM_LOSS_MAX);
+        }
+        let may_be_few = context.may_be_few || self.is_proven || self.are_independent();
         if !may_be_few {
             self.random_loss = self.random_loss.min(CROWD_MAX);
         }
-        let excess = (epoch.lost - self.random_loss) * epoch.packets;
-        // Beside a queue a single loss counts, as for a TCP flow.
-        let least = if context.is_queued { QUEUED_EXCESS_MIN } else { EXCESS_MIN };
-        let is_excess =
-            excess > (DEVIATIONS * deviation(self.random_loss, epoch.packets)).max(least);
+        let is_excess = self.is_excess(epoch, context);
         // Most of very few packets are lost at random, too.
         if epoch.lost > RANDOM_LOSS_MAX
             && (epoch.packets >= FEW_PACKETS || self.recent > RANDOM_LOSS_MAX)
@@ -194,6 +209,17 @@ impl Losses {
         }
         self.prove(epoch);
         Meaning::Congestion
+    }
+
+    /// Returns whether random loss does not explain the losses of this epoch.
+    fn is_excess(&self, epoch: &Epoch, context: &LossContext) -> bool {
+        if self.relation == Relation::Dependent && context.is_queued && context.is_full {
+            return epoch.lost > 0.0;
+        }
+        let excess = (epoch.lost - self.random_loss) * epoch.packets;
+        // Beside a queue a single loss counts, as for a TCP flow.
+        let least = if context.is_queued { QUEUED_EXCESS_MIN } else { EXCESS_MIN };
+        excess > (DEVIATIONS * deviation(self.random_loss, epoch.packets)).max(least)
     }
 
     /// Compares losses without a queue with the losses at the rate where they began.
@@ -259,7 +285,7 @@ impl Losses {
                 (counts.lost / counts.packets.max(1.0)).clamp(self.random_loss, RANDOM_LOSS_MAX);
             return Verdict::Random;
         }
-        (self.began, self.is_proven) = (None, false);
+        (self.began, self.is_proven, self.record) = (None, false, LossRecord::new());
         Verdict::Ours
     }
 }
@@ -275,6 +301,7 @@ mod tests {
 
     const NOW: Instant = Instant::ZERO;
     const EMPTY: LossContext = LossContext {
+        short_s: None,
         is_queued: false,
         is_full: false,
         may_be_few: true,
@@ -322,6 +349,37 @@ mod tests {
         assert_eq!(rise(&bound), Some(Meaning::Unclear), "a test decides");
         let crowd = LossContext { may_be_few: false, ..bound };
         assert_eq!(rise(&crowd), Some(Meaning::Congestion));
+    }
+
+    #[test]
+    fn losses_at_short_queues_are_random_and_without_them_each_loss_of_a_full_queue_is_congestion()
+    {
+        let full = LossContext {
+            short_s: Some(0.11),
+            is_queued: true,
+            is_full: true,
+            may_be_few: false,
+            ..EMPTY
+        };
+        let short = LossContext { short_s: Some(0.13), is_bound: true, may_be_few: false, ..EMPTY };
+        // Epochs of ten packets; the path loses each fiftieth, or none.
+        let after = |lost: f64| {
+            let mut losses = Losses::new();
+            for n in 0..60 {
+                losses.note(&epoch(10.0, if n % 5 == 0 { lost } else { 0.0 }), &short);
+            }
+            for n in 0..30 {
+                losses.note(&epoch(10.0, if n % 5 == 0 { 0.1 } else { 0.0 }), &full);
+            }
+            (losses.note(&epoch(10.0, 0.1), &full), losses)
+        };
+        let (meaning, losses) = after(0.1);
+        assert!(meaning == Meaning::Random && losses.are_independent());
+        assert!((losses.random_loss() - 0.02).abs() < 1e-3, "{}", losses.random_loss());
+        let (meaning, mut losses) = after(0.0);
+        assert!(meaning == Meaning::Congestion && losses.relation == Relation::Dependent);
+        losses.random_loss = 0.02;
+        assert_eq!(losses.note(&epoch(1000.0, 0.001), &full), Meaning::Congestion);
     }
 
     #[test]
