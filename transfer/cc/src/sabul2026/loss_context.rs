@@ -22,6 +22,10 @@ const SHORT_PART: f64 = 0.5;
 /// Ours: shortest queue that RTTs can show, in packets.
 const SHOWN_PACKETS: f64 = 4.0;
 
+/// Ours: packets in an RTT of each of eight flows, below which losses are not recorded: responses of so few packets decide
+/// about the shares, not the losses.
+const RECORDED_PACKETS: f64 = 16.0;
+
 impl Sabul2026 {
     /// Processes the losses of an epoch; returns their meaning, and whether a queue stood.
     pub(super) fn note_losses(&mut self, epoch: &Epoch, cx: &mut Context<'_>) -> (Meaning, bool) {
@@ -50,8 +54,10 @@ impl Sabul2026 {
         let short = SHORT_PART * (self.path.peak_s() - base);
         let few = self.omega_s() + self.theta_s() * spread(FEW);
         let has_room = TARGET_PART_MAX * (self.path.peak_s() - base) > few;
-        let is_visible =
-            has_room && short > (PEAK_JITTERS * jitter).max(shown.min(base * PEAK_BASE_PART));
+        let has_packets = link * base >= RECORDED_PACKETS * FEW;
+        let is_visible = has_room
+            && has_packets
+            && short > (PEAK_JITTERS * jitter).max(shown.min(base * PEAK_BASE_PART));
         LossContext {
             short_s: is_visible.then_some(base + short),
             is_queued: self.path.queue_s() > low || epoch.longest_s - base > peak,
