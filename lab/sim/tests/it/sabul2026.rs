@@ -116,6 +116,18 @@ fn random_loss_of_a_tenth_does_not_end_the_search_early() {
 }
 
 #[test]
+fn flows_that_share_random_loss_share_the_link() {
+    for (mbps, rtt_ms, loss, flows, least) in
+        [(100, 40, 0.02, 4, 0.95), (100, 40, 0.05, 4, 0.9), (50, 80, 0.02, 3, 0.9)]
+    {
+        let path = Path::new(mbps, rtt_ms, 1.0, loss);
+        let flows: Vec<Flow> = (0..flows).map(|n| ours(n, rtt_ms)).collect();
+        let jain = run(path, &flows, 20, 60).jain;
+        assert!(jain > least, "{mbps} Mb/s × {rtt_ms} ms, loss {loss}: Jain {jain:.3}");
+    }
+}
+
+#[test]
 fn losing_a_third_of_all_acks_costs_less_than_a_twentieth() {
     for (mbps, rtt_ms) in [(100, 50), (20, 10)] {
         let path = Path { loss_back: 0.3, ..Path::new(mbps, rtt_ms, 1.0, 0.0) };
