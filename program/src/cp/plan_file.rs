@@ -416,7 +416,10 @@ impl Planned {
             },
             Difference::Adjust { path, source, old } => {
                 if let Some((planned, before)) = self.sets.remove(path) {
-                    return check(planned.is(source), before.is(old));
+                    return check(
+                        planned.is(source),
+                        before.is(old) || before.is_narrowed(&planned, old),
+                    );
                 }
                 match self.copies.remove(path) {
                     // An interrupted run made the directory, or renamed a moved file, and did not set the metadata.
@@ -474,6 +477,12 @@ impl Known {
         let is_content_equal = (self.size, self.modified_ns) == (now.size, now.modified_ns)
             && self.blake3 == now.blake3;
         is_equal && (self.kind == Kind::Directory || is_content_equal)
+    }
+
+    /// Whether an interrupted run has taken rights of a directory, which it does before the content is copied.
+    fn is_narrowed(&self, planned: &Self, facts: &Facts) -> bool {
+        let narrow = Self { mode: self.mode & planned.mode, ..self.clone() };
+        self.kind == Kind::Directory && narrow.is(facts)
     }
 }
 

@@ -211,3 +211,31 @@ fn a_relative_trash_is_one_of_the_directory_in_which_the_plan_was_made() {
     assert_eq!(fs::read(bench.path("trash/extra")).unwrap(), b"extra");
     assert_eq!(fs::read_dir(elsewhere).unwrap().count(), 0);
 }
+
+#[test]
+fn a_run_that_was_killed_after_a_directory_lost_rights_is_completed() {
+    let bench = Bench::with(&SERVE);
+    for folder in ["src/private", "copy/private"] {
+        fs::create_dir_all(bench.path(folder)).unwrap();
+    }
+    fs::write(bench.path("src/private/new"), "new").unwrap();
+    let set = |folder: &str, mode| {
+        fs::set_permissions(bench.path(folder), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set("src/private", 0o770);
+    set("copy/private", 0o755);
+    let plan = bench.path("plan");
+    let plan = plan.to_str().unwrap();
+    expect_code(&run(bench.sabul().args(["sync", "-an", "--plan", plan, "src/", "copy/"])), 0);
+    // The rights that both sides have, as before the content is copied.
+    set("copy/private", 0o750);
+    expect_code(&run(bench.sabul().args(["apply", plan])), 0);
+    assert_eq!(fs::read(bench.path("copy/private/new")).unwrap(), b"new");
+    let found = fs::metadata(bench.path("copy/private")).unwrap();
+    assert_eq!(found.permissions().mode() & 0o777, 0o770);
+    // Other rights are a change by somebody else.
+    set("src/private", 0o700);
+    expect_code(&run(bench.sabul().args(["sync", "-an", "--plan", plan, "src/", "copy/"])), 0);
+    set("copy/private", 0o711);
+    expect_code(&run(bench.sabul().args(["apply", plan])), 1);
+}
