@@ -15,6 +15,7 @@ use sabul::internal::compare::{
 };
 use sabul::{Failure, FailureCode, Report, Session};
 use sabul_content::Printable;
+use tokio::task::JoinSet;
 
 use super::compare::{Compared, Observer, Order};
 use super::guard::Replica;
@@ -34,6 +35,8 @@ const REMOVED_MAX: u64 = 1000;
 const REMOVED_SHARE_MAX: u64 = 10;
 /// Entries and bytes of names in one request.
 const PLACES_AT_ONCE: usize = 1000;
+/// Requests for removal of files at the same time. Ours: as for renames.
+const REMOVALS_AT_ONCE: usize = 8;
 const BYTES_AT_ONCE: usize = 128 << 10;
 /// Directories whose permission bits one request asks for.
 const LOOKUPS_AT_ONCE: usize = 500;
@@ -372,50 +375,27 @@ impl Target<'_> {
     /// Removes these entries, the content of a directory before the directory. With `is_moved`, only directories are
     /// left. Returns the number of removed entries.
     async fn remove(&self, extras: &[(Vec<u8>, Facts)], is_moved: bool) -> Result<u64, CliError> {
-        let is_left = |facts: &Facts| !is_moved || facts.kind == SeenKind::Directory;
-        let moved = extras.iter().filter(|(_, facts)| !is_left(facts)).count() as u64;
-        let left: Vec<_> = extras.iter().rev().filter(|(_, facts)| is_left(facts)).collect();
-        let place = |(path, facts): &&(Vec<u8>, Facts)| {
-            (below(&self.to, path), Facts { hash: None, ..*facts })
-        };
-        let places: Vec<(Vec<u8>, Facts)> = left.iter().map(place).collect();
-        let (mut removed, mut failures) = (moved, Vec::new());
-        let mut at = 0;
-        while at < places.len() {
-            let now = &places[at..at + portion(&places[at..], |(place, _)| place.len())];
-            match self.session {
-                Some(session) => {
-                    let changed = session.remove_compared(now.to_vec()).await?;
-                    removed += changed.names;
-                    let failed = changed.failures.into_iter();
-                    let failed = failed.map(|(index, failure)| {
-                        (at + index, failure.message, failure.code == FailureCode::Refused)
-                    });
-                    failures.extend(failed);
-                }
-                None => {
-                    // The other machine chose the names, and other users can change directories meanwhile.
-                    let tree = self.local_tree()?;
-                    for (index, (path, seen)) in left.iter().enumerate().skip(at).take(now.len()) {
-                        match tree.remove(path, seen) {
-                            Ok(()) => removed += 1,
-                            Err(failure) => {
-                                let is_filled = failure.code == FailureCode::Refused;
-                                failures.push((index, failure.message, is_filled));
-                            }
-                        }
-                    }
-                }
-            }
-            at += now.len();
+        let is_directory = |facts: &Facts| facts.kind == SeenKind::Directory;
+        let (mut left, others): (Vec<_>, Vec<_>) =
+            extras.iter().rev().partition(|(_, facts)| !is_directory(facts));
+        let mut removed = 0;
+        if is_moved {
+            removed = left.len() as u64;
+            left.clear();
+        }
+        // Files do not wait for each other, so several requests are on their way at the same time.
+        let files = left.len();
+        left.extend(others);
+        let (files, directories) = left.split_at(files);
+        let mut failures = Vec::new();
+        for (entries, at_once) in [(files, REMOVALS_AT_ONCE), (directories, 1)] {
+            let (count, failed) = self.remove_all(entries, at_once).await?;
+            removed += count;
+            failures.extend(failed);
         }
         // A directory with an excluded entry stays.
-        let is_directory = |index: usize| {
-            left.get(index).is_some_and(|(_, facts)| facts.kind == SeenKind::Directory)
-        };
-        failures.retain(|(index, _, is_filled)| {
-            !(self.has_rules && *is_filled && is_directory(*index))
-        });
+        failures
+            .retain(|(facts, _, is_filled)| !(self.has_rules && *is_filled && is_directory(facts)));
         match failures.first() {
             None => Ok(removed),
             Some((_, first, _)) => Err(CliError::failed(format!(
@@ -424,6 +404,55 @@ impl Target<'_> {
                 extras.len()
             ))),
         }
+    }
+
+    /// Removes entries by so many requests at the same time. Returns the number of removed entries, and the others with
+    /// the reason, and whether the reason is the content of a directory.
+    async fn remove_all(
+        &self,
+        entries: &[&(Vec<u8>, Facts)],
+        at_once: usize,
+    ) -> Result<(u64, Vec<(Facts, String, bool)>), CliError> {
+        let (mut removed, mut failures) = (0, Vec::new());
+        let failed = |facts: Facts, failure: Failure| {
+            (facts, failure.message, failure.code == FailureCode::Refused)
+        };
+        let Some(session) = self.session else {
+            // The other machine chose the names, and other users can change directories meanwhile.
+            let tree = self.local_tree()?;
+            for (path, seen) in entries {
+                match tree.remove(path, seen) {
+                    Ok(()) => removed += 1,
+                    Err(failure) => failures.push(failed(*seen, failure)),
+                }
+            }
+            return Ok((removed, failures));
+        };
+        let (mut tasks, mut at) = (JoinSet::new(), 0);
+        loop {
+            while at < entries.len() && tasks.len() < at_once {
+                let rest = &entries[at..];
+                let now = portion(rest, |(path, _)| below(&self.to, path).len());
+                let place = |(path, facts): &&(Vec<u8>, Facts)| {
+                    (below(&self.to, path), Facts { hash: None, ..*facts })
+                };
+                let places: Vec<_> = rest[..now].iter().map(place).collect();
+                let session = session.clone();
+                tasks.spawn(async move { (at, session.remove_compared(places).await) });
+                at += now;
+            }
+            let Some(ended) = tasks.join_next().await else { break };
+            let (from, changed) =
+                ended.map_err(|_| CliError::failed("a removal ended with a fault"))?;
+            let changed = changed?;
+            removed += changed.names;
+            for (index, failure) in changed.failures {
+                if let Some((_, facts)) = entries.get(from + index) {
+                    failures.push(failed(*facts, failure));
+                }
+            }
+        }
+        Ok((removed, failures))
     }
 
     /// Sets metadata, after all other changes; paths are relative to the destination.
