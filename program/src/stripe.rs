@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use sabul::internal::Server;
 use sabul::internal::ssh::{self, RemoteCommand, UploadObserver};
 use sabul_content::Printable;
+use sabul_front::lines::{CopyEvent, LineBuilder};
 use sabul_units::{count, show_bytes, show_rate};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -28,9 +29,9 @@ use crate::between::{self, Between, Driver, Started};
 use crate::cp::names::means_content;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
-use crate::output;
 use crate::progress::Meter;
 use crate::upload::UploadProgress;
+use crate::{json, output};
 use chunks::CHUNK;
 use division::{Division, Orders, Wanted};
 use messages::{Answer, Order};
@@ -47,6 +48,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval of the progress line, and of the search for late chunks.
 const TICK: Duration = Duration::from_millis(100);
+/// Ticks between two lines of `--json-lines`.
+const TICKS_OF_LINE: u64 = 10;
 
 /// Runs the copy by several pairs, or `run` without `--stripe`.
 pub(crate) async fn run_or(
@@ -78,7 +81,8 @@ async fn copy(args: &CpArgs, file: &Path) -> Result<u8, CliError> {
     let striped = async {
         let pairs = start(copy, &between, &hosts).await?;
         let wanted = list(copy, &between, &pairs).await?;
-        Ok::<_, CliError>(divide(pairs, wanted, &meter).await)
+        let lines = copy.json_lines.then(LineBuilder::default);
+        Ok::<_, CliError>(divide(pairs, wanted, &meter, lines.as_ref()).await)
     };
     let (division, hosts) = tokio::select! {
         striped = striped => striped?,
@@ -363,6 +367,7 @@ async fn divide(
     pairs: Vec<Pair>,
     wanted: Vec<Wanted>,
     meter: &Meter,
+    lines: Option<&LineBuilder>,
 ) -> (Division, Vec<(HostPair, bool)>) {
     let (answer_sender, mut answers) = mpsc::unbounded_channel();
     let started = Instant::now();
@@ -373,6 +378,7 @@ async fn divide(
         .map(|(number, pair)| Link::start(number, pair, answer_sender.clone()))
         .collect();
     let mut tick = tokio::time::interval(TICK);
+    let mut ticks = 0_u64;
     send(&links, division.supply(Duration::ZERO));
     while !division.is_over() {
         let mut lost = None;
@@ -387,11 +393,13 @@ async fn divide(
             }
             _ = tick.tick() => {
                 send(&links, division.supply(started.elapsed()));
-                let (written, total) = (show_bytes(division.written), show_bytes(division.total));
-                let seconds = started.elapsed().as_secs_f64().max(1e-3);
-                let rate = show_rate(division.written as f64 * 8.0 / seconds);
-                let alive = links.iter().filter(|link| link.orders.is_some()).count();
-                meter.say(format!("{written} of {total}, {rate}, {}", count(alive as u64, "pair")));
+                let pairs = links.iter().filter(|link| link.orders.is_some()).count();
+                show(&division, started.elapsed(), pairs, meter);
+                ticks += 1;
+                if ticks.is_multiple_of(TICKS_OF_LINE) {
+                    let (bytes, bytes_total) = (division.written, division.total);
+                    json::print_event(lines, CopyEvent::Striped { bytes, bytes_total, pairs });
+                }
                 let is_silent = |number: &usize| {
                     let link = &links[*number];
                     link.orders.is_some() && division.is_awaited(*number) && link.answered.elapsed() > SILENCE_MAX
@@ -409,6 +417,13 @@ async fn divide(
     let hosts = links.iter().map(|link| (link.hosts.clone(), link.orders.is_some())).collect();
     futures_util::future::join_all(links.into_iter().map(Link::stop)).await;
     (division, hosts)
+}
+
+/// Shows the progress.
+fn show(division: &Division, time: Duration, pairs: usize, meter: &Meter) {
+    let (written, total) = (show_bytes(division.written), show_bytes(division.total));
+    let rate = show_rate(division.written as f64 * 8.0 / time.as_secs_f64().max(1e-3));
+    meter.say(format!("{written} of {total}, {rate}, {}", count(pairs as u64, "pair")));
 }
 
 /// Sends orders to the pairs. The end of a pair is an event of its own.

@@ -116,7 +116,7 @@ pub(super) async fn run(mut args: CopyArgs) -> Result<u8, CliError> {
         to: PathBuf::from(to),
         sync: !args.no_sync,
         is_private: args.preserve || args.archive,
-        keeps_links: args.archive,
+        keeps_links: args.archive || args.hard_links,
         files: Mutex::default(),
         owned: Mutex::default(),
         fetches: Mutex::default(),

@@ -72,6 +72,10 @@ pub struct TransferJson {
     pub mtu: u32,
     /// Part of `bytes` that existed from an earlier attempt.
     pub resumed_bytes: u64,
+    /// Part of `bytes` that several pairs of hosts copied. Only with `--stripe`; all but counts, time and rate is of the
+    /// last copy then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub striped_bytes: Option<u64>,
     /// Number of files that the destination had with the same size and time, and that were not copied.
     pub skipped_files: u64,
     /// Bytes of these files.

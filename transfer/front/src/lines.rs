@@ -53,6 +53,15 @@ pub enum CopyEvent {
     },
     /// Progress; about once a second, even if nothing arrives.
     Progress(ProgressJson),
+    /// Progress of several pairs of hosts (`--stripe`); about once a second, before the events of the last copy.
+    Striped {
+        /// Bytes written so far.
+        bytes: u64,
+        /// Bytes of the divided files.
+        bytes_total: u64,
+        /// Number of pairs that work.
+        pairs: usize,
+    },
     /// A file or directory failed; the others continue.
     Failed(ErrorJson),
     /// The connection was lost and will be opened again.
