@@ -53,6 +53,7 @@ class Options(TypedDict, total=False):
     exclude: Sequence[str]
     """Patterns of names that are not copied."""
     growing: bool
+    hard_links: bool
     include: Sequence[str]
     """Patterns of names that are copied although `exclude` matches."""
     min_rate_bps: int

@@ -30,6 +30,8 @@ pub(crate) struct Options {
     exclude: Option<Vec<String>>,
     #[pyo3(default)]
     growing: Option<bool>,
+    #[pyo3(default)]
+    hard_links: Option<bool>,
     /// Patterns of files that are copied although `exclude` names them.
     #[pyo3(default)]
     include: Option<Vec<String>>,
@@ -65,6 +67,7 @@ impl Options {
             .rate_limit(self.bwlimit_bps.map(Rate))
             .links_out(self.copy_links.unwrap_or(defaults.links_out))
             .growing(self.growing.unwrap_or(defaults.growing))
+            .hard_links(self.hard_links.unwrap_or(defaults.hard_links))
             .preserve(self.preserve.unwrap_or(defaults.preserve))
             .read_back(self.read_back.unwrap_or(defaults.read_back))
             .resume(self.resume.unwrap_or(defaults.resume))
