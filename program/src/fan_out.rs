@@ -123,7 +123,7 @@ struct FanOut {
     names: Vec<OsString>,
     flags: Vec<OsString>,
     sites: Vec<Site>,
-    /// Sites at which a directory of the sources existed before the copy. It may have other entries, so no other site is
+    /// For all sites but the last: whether a directory of the sources existed there before the copy. It may have other entries, so no other site is
     /// served from there.
     had_directories: Vec<bool>,
     is_quiet: bool,
@@ -175,7 +175,9 @@ async fn copy(args: &CpArgs, at: usize) -> Result<u8, CliError> {
         .filter(|(source, _)| Path::new(source).is_dir())
         .map(|(_, name)| name)
         .collect();
-    let looking = sites.iter().map(|site| site.has_any(&args.copy, &directories, &interrupt));
+    // No other site is served from the last one.
+    let served_from = &sites[..sites.len().saturating_sub(1)];
+    let looking = served_from.iter().map(|site| site.has_any(&args.copy, &directories, &interrupt));
     let had_directories = futures_util::future::join_all(looking).await;
     let fan_out = Arc::new(FanOut {
         sources: sources.to_vec(),

@@ -11,7 +11,7 @@ mod pairs;
 mod worker;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sabul::internal::Server;
@@ -37,12 +37,14 @@ use division::{Division, Orders, Wanted};
 use messages::{Answer, Order};
 use pairs::HostPair;
 
-/// Smallest file that several pairs copy. Ours: below, one request costs more round trips than the file.
+/// Smallest file that several pairs copy. Ours: one chunk for each of two pairs.
 const STRIPED_FROM: u64 = 2 * CHUNK;
 /// Most bytes of the list of files, and of an answer.
 const LIST_MAX: u64 = 256 << 20;
 const ANSWER_MAX: u64 = 1 << 20;
-/// Ours: a pair whose answer is due for this long is lost.
+/// Most bytes of messages that are held back.
+const HELD_MAX: usize = 64 << 10;
+/// Ours: a pair without an answer for this long is lost; its host answers every 10 s.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Ours: time for the hosts to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -77,7 +79,8 @@ async fn copy(args: &CpArgs, file: &Path) -> Result<u8, CliError> {
     check_hosts(&between, &hosts)?;
     let interrupt = Interrupt::listen()?;
     let started = Instant::now();
-    let meter = Meter::new(copy.quiet || copy.json || copy.json_lines, false);
+    let is_quiet = copy.quiet || copy.json || copy.json_lines;
+    let meter = Meter::new(is_quiet, false);
     let striped = async {
         let pairs = start(copy, &between, &hosts).await?;
         let wanted = list(copy, &between, &pairs).await?;
@@ -91,10 +94,13 @@ async fn copy(args: &CpArgs, file: &Path) -> Result<u8, CliError> {
         }
     };
     meter.clear();
-    report(copy, &division, &hosts, started.elapsed());
+    report(is_quiet, &division, &hosts, started.elapsed());
     let Some((pair, _)) = hosts.iter().find(|(_, works)| *works) else {
         return Err(CliError::lost("all pairs of hosts were lost; run the same command again"));
     };
+    if !is_quiet && division.files > 0 {
+        output::note(format_args!("the rest, from {pair}:"));
+    }
     let last = between.by(&pair.source, &pair.destination);
     let sums = Sums { files: division.files, bytes: division.bytes, started };
     last.run_with("cp", copy, &interrupt, |done| sums.add_to(done)).await
@@ -141,7 +147,7 @@ fn check_hosts(between: &Between<'_>, hosts: &[HostPair]) -> Result<(), CliError
 }
 
 /// Prints the result of the division.
-fn report(args: &CopyArgs, division: &Division, hosts: &[(HostPair, bool)], time: Duration) {
+fn report(is_quiet: bool, division: &Division, hosts: &[(HostPair, bool)], time: Duration) {
     for (path, why) in &division.failed {
         output::error(format_args!(
             "{}: not striped: {}; one pair copies the file",
@@ -149,7 +155,7 @@ fn report(args: &CopyArgs, division: &Division, hosts: &[(HostPair, bool)], time
             Printable(why.as_bytes())
         ));
     }
-    if args.quiet || args.json || args.json_lines || division.files == 0 {
+    if is_quiet || division.files == 0 {
         return;
     }
     let by = hosts
@@ -257,7 +263,12 @@ async fn start_one(
         run_at(args, between, hosts, &ticket, &flags, &observer).await?;
     match read_answer(&mut output).await {
         Some(Answer::Ready) => {}
-        _ => return Err(CliError::lost("the destination host cannot reach the source host")),
+        _ => {
+            return Err(CliError::lost(format!(
+                "'{}' did not connect to '{}': its message is above",
+                hosts.destination, hosts.source
+            )));
+        }
     }
     Ok(Pair { hosts: hosts.clone(), ticket, server, child, input, output })
 }
@@ -301,6 +312,25 @@ async fn read_answer(output: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> Opt
     }
 }
 
+/// Messages of the dry run, whose failures the last copy reports, too.
+#[derive(Debug, Default)]
+struct Held(Mutex<String>);
+
+impl UploadObserver for Held {
+    fn progress(&self, _host: &str, _sent: u64, _total: u64) {}
+
+    fn confirm(&self, _host: &str, _system: &str, _bytes: &dyn Fn() -> u64) -> bool {
+        false
+    }
+
+    fn show(&self, text: &str) {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.len() < HELD_MAX {
+            held.push_str(text);
+        }
+    }
+}
+
 /// Returns the large files that a copy would send, from a dry run at the first destination host.
 async fn list(
     args: &CopyArgs,
@@ -308,7 +338,8 @@ async fn list(
     pairs: &[Pair],
 ) -> Result<Vec<Wanted>, CliError> {
     let Some(first) = pairs.first() else { return Ok(Vec::new()) };
-    let observer: Arc<dyn UploadObserver> = Arc::new(UploadProgress::new(true, true));
+    let held = Arc::new(Held::default());
+    let observer: Arc<dyn UploadObserver> = Arc::clone(&held) as Arc<dyn UploadObserver>;
     let flags = ["--dry-run", "--json", "--quiet"].map(str::to_owned);
     let command = run_at(args, between, &first.hosts, &first.ticket, &flags, &observer).await?;
     let RemoteCommand { mut child, input, mut output } = command;
@@ -319,9 +350,13 @@ async fn list(
     let lines = text.split(|&byte| byte == b'\n');
     let document = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok()).next();
     let Some(document) = document.filter(|_| read.is_ok()) else {
-        return Err(CliError::lost(
-            "the destination host listed no files; run the same command again",
-        ));
+        output::message(&held.0.lock().unwrap_or_else(PoisonError::into_inner));
+        return Err(CliError::lost(format!(
+            "no list of files came from '{}', or the list is longer than {}: its message is above; run the same command \
+             again, or copy parts of the tree",
+            first.hosts.destination,
+            show_bytes(LIST_MAX)
+        )));
     };
     Ok(wanted(&document, &between.source_paths()))
 }
@@ -400,11 +435,10 @@ async fn divide(
                     let (bytes, bytes_total) = (division.written, division.total);
                     json::print_event(lines, CopyEvent::Striped { bytes, bytes_total, pairs });
                 }
-                let is_silent = |number: &usize| {
-                    let link = &links[*number];
-                    link.orders.is_some() && division.is_awaited(*number) && link.answered.elapsed() > SILENCE_MAX
+                let is_silent = |link: &Link| {
+                    link.orders.is_some() && link.answered.elapsed() > SILENCE_MAX
                 };
-                lost = (0..links.len()).find(is_silent).map(|number| (number, "no answer for 60 s"));
+                lost = links.iter().position(is_silent).map(|number| (number, "no answer for 60 s"));
             }
         }
         if let Some((number, why)) = lost

@@ -85,7 +85,7 @@ pub(super) struct Division {
     /// Bytes of all files, and bytes that are written so far.
     pub(super) total: u64,
     pub(super) written: u64,
-    /// Files that failed, with the reason, and files that one host has to copy.
+    /// Files that failed, with the reason.
     pub(super) failed: Vec<(String, String)>,
 }
 
@@ -135,19 +135,10 @@ impl Division {
         self.pairs[pair].bytes
     }
 
-    /// Whether an answer of a pair is due.
-    pub(super) fn is_awaited(&self, pair: usize) -> bool {
-        self.active.values().any(|active| match &active.stage {
-            Stage::Beginning | Stage::Publishing => active.owner == pair,
-            Stage::Copying => active.chunks.waiting(pair) > 0,
-            Stage::Flushing(pairs) => pairs.contains(&pair),
-        })
-    }
-
     /// Takes the answer of a pair.
     pub(super) fn answer(&mut self, pair: usize, answer: Answer, now: Duration) -> Orders {
         let mut orders = match answer {
-            Answer::Ready => Orders::new(),
+            Answer::Ready | Answer::Alive => Orders::new(),
             Answer::Begun { file, bytes, part } => self.begun(pair, file, bytes, part),
             Answer::Left { file } => self.leave(file, None),
             Answer::Written { file, chunk } => self.note_written(pair, file, chunk, now),
@@ -631,7 +622,7 @@ mod tests {
         let mut hosts = Hosts::new(&[100 * CHUNK], &[10]);
         let orders = hosts.division.supply(hosts.now);
         hosts.carry_out(orders);
-        assert!(hosts.division.is_awaited(0) && !hosts.division.is_over());
+        assert!(!hosts.division.is_over());
         assert_eq!(hosts.division.lose(0, hosts.now), []);
         assert!(hosts.division.is_over());
     }

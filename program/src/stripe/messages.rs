@@ -23,12 +23,28 @@ pub(super) enum Order {
     Discard { file: u32 },
 }
 
+impl Order {
+    pub(super) const fn file(&self) -> u32 {
+        match self {
+            Self::Begin { file, .. }
+            | Self::Open { file, .. }
+            | Self::Fetch { file, .. }
+            | Self::Shorten { file, .. }
+            | Self::Flush { file }
+            | Self::Publish { file }
+            | Self::Discard { file } => *file,
+        }
+    }
+}
+
 /// Answer of a destination host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Answer {
     /// The host is connected to its source host.
     Ready,
+    /// The host works; comes several times a minute.
+    Alive,
     Begun {
         file: u32,
         bytes: u64,

@@ -24,8 +24,11 @@ impl fmt::Display for HostPair {
 /// Reads the pairs of a file.
 pub(super) fn read(path: &Path) -> Result<Vec<HostPair>, CliError> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| CliError::usage(format!("cannot read the pairs in '{shown}': {error}")))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        CliError::usage(format!(
+            "cannot read the pairs of --stripe in '{shown}': {error}; check the name"
+        ))
+    })?;
     parse(&text).map_err(|why| CliError::usage(format!("'{shown}', {why}")))
 }
 

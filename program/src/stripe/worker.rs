@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,11 @@ use crate::{exit, files, json};
 /// another client within some seconds.
 const OPEN_ATTEMPTS: u32 = 20;
 const OPEN_PAUSE: Duration = Duration::from_millis(500);
+/// Ours: a sixth of the silence after which a host counts as lost.
+const ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Work of an order; returns the answer.
+type Work = Pin<Box<dyn Future<Output = Result<Option<Answer>, Fault>> + Send>>;
 
 /// A file of which this host writes chunks.
 #[derive(Clone, Debug)]
@@ -46,7 +52,7 @@ struct Owned {
     from: Vec<u8>,
 }
 
-/// A fetch that runs: its first chunk, and the chunk before which the fetch stops.
+/// A fetch: its first chunk, and the chunk before which the fetch stops.
 #[derive(Debug)]
 struct Fetch {
     file: u32,
@@ -87,7 +93,8 @@ struct Worker {
     is_private: bool,
     /// Names of one file stay names of one file, which only a copy by one host does.
     keeps_links: bool,
-    files: Mutex<HashMap<u32, File>>,
+    /// Files in the order of their orders; `None` until the part is open.
+    files: Mutex<HashMap<u32, watch::Receiver<Option<File>>>>,
     owned: Mutex<HashMap<u32, Owned>>,
     fetches: Mutex<Vec<Fetch>>,
     /// Errors that end this host.
@@ -123,12 +130,14 @@ pub(super) async fn run(mut args: CopyArgs) -> Result<u8, CliError> {
         fatal,
     });
     json::print(&Answer::Ready)?;
+    let mut alive = tokio::time::interval(ALIVE_INTERVAL);
     loop {
         tokio::select! {
             order = orders.recv() => match order {
-                Some(order) => { tokio::spawn(Arc::clone(&worker).take(order)); }
+                Some(order) => worker.accept(order),
                 None => break,
             },
+            _ = alive.tick() => json::print(&Answer::Alive)?,
             Some(fault) = faults.recv() => return Err(fault),
             () = interrupt.wait() => return Err(CliError::interrupted("interrupted")),
         }
@@ -168,34 +177,57 @@ async fn blocking<T: Send + 'static>(
 }
 
 impl Worker {
-    /// Carries out an order and prints the answers.
-    async fn take(self: Arc<Self>, order: Order) {
-        let (file, done) = match order {
-            Order::Begin { file, from, to, is_single } => {
-                (file, self.begin(file, from, to, is_single).await.map(Some))
+    /// Begins an order. Files and fetches are registered one after another, so that a later order finds them; the rest
+    /// runs at the same time.
+    fn accept(self: &Arc<Self>, order: Order) {
+        let worker = Arc::clone(self);
+        let file = order.file();
+        let work: Work = match order {
+            Order::Begin { from, to, is_single, .. } => {
+                let opened = self.register(file);
+                Box::pin(async move { worker.begin(file, from, (to, is_single), opened).await })
             }
-            Order::Open { file, from, to, is_single, bytes, part } => {
-                let opened = self.open(file, from, (to, is_single), bytes, part).await;
-                (file, opened.map(|()| None))
+            Order::Open { from, to, is_single, bytes, part, .. } => {
+                let opened = self.register(file);
+                Box::pin(async move {
+                    let part = worker.open((to, is_single), bytes, part).await?;
+                    opened.send_replace(Some(File { from: from.into_bytes(), bytes, part }));
+                    Ok(None)
+                })
             }
-            Order::Fetch { file, first, end } => {
-                (file, self.fetch(file, first, end).await.map(|()| None))
+            Order::Fetch { first, end, .. } => {
+                let (sender, end) = watch::channel(end);
+                lock(&self.fetches).push(Fetch { file, first, end: sender });
+                Box::pin(async move { worker.fetch(file, first, end).await })
             }
-            Order::Shorten { file, first, end } => return self.shorten(file, first..end),
-            Order::Flush { file } => (file, self.flush(file).await.map(Some)),
-            Order::Publish { file } => (file, self.publish(file).await.map(Some)),
-            Order::Discard { file } => return self.discard(file).await,
+            Order::Shorten { first, end, .. } => return self.shorten(file, first..end),
+            Order::Flush { .. } => Box::pin(async move { worker.flush(file).await }),
+            Order::Publish { .. } => Box::pin(async move { worker.publish(file).await }),
+            Order::Discard { .. } => Box::pin(async move { worker.discard(file).await }),
         };
-        let answer = match done {
-            Ok(None) => return,
-            Ok(Some(answer)) => answer,
-            Err(Fault::File(failure)) => Answer::Failed { file, error: failure.to_string() },
+        let worker = Arc::clone(self);
+        tokio::spawn(async move { worker.finish(file, work.await) });
+    }
+
+    /// Registers a file that an order opens.
+    fn register(&self, file: u32) -> watch::Sender<Option<File>> {
+        let (opened, state) = watch::channel(None);
+        lock(&self.files).insert(file, state);
+        opened
+    }
+
+    /// Prints the answer of an order.
+    fn finish(&self, file: u32, done: Result<Option<Answer>, Fault>) {
+        match done {
+            Ok(None) => {}
+            Ok(Some(answer)) => self.print(&answer),
+            Err(Fault::File(failure)) => {
+                self.print(&Answer::Failed { file, error: failure.to_string() });
+            }
             Err(Fault::Session(error)) => {
                 let _ = self.fatal.send(error.into());
-                return;
             }
-        };
-        self.print(&answer);
+        }
     }
 
     fn print(&self, answer: &Answer) {
@@ -231,13 +263,13 @@ impl Worker {
         &self,
         file: u32,
         from: String,
-        to: String,
-        is_single: bool,
-    ) -> Result<Answer, Fault> {
+        (to, is_single): (String, bool),
+        opened: watch::Sender<Option<File>>,
+    ) -> Result<Option<Answer>, Fault> {
         let from = from.into_bytes();
         let source = self.examine(&from).await?;
         if self.keeps_links && source.is_shared {
-            return Ok(Answer::Left { file });
+            return Ok(Some(Answer::Left { file }));
         }
         let (directory, to) = self.place(to, is_single);
         let is_private = self.is_private;
@@ -247,23 +279,21 @@ impl Worker {
         });
         let (part, owner, path) = created.await?;
         let bytes = source.size;
-        let opened = File { from: from.clone(), bytes, part: Arc::new(part) };
-        lock(&self.files).insert(file, opened);
+        opened.send_replace(Some(File { from: from.clone(), bytes, part: Arc::new(part) }));
         lock(&self.owned).insert(file, Owned { owner, source, from });
-        Ok(Answer::Begun { file, bytes, part: String::from_utf8_lossy(&path).into_owned() })
+        let part = String::from_utf8_lossy(&path).into_owned();
+        Ok(Some(Answer::Begun { file, bytes, part }))
     }
 
     async fn open(
         &self,
-        file: u32,
-        from: String,
         (to, is_single): (String, bool),
         bytes: u64,
         path: String,
-    ) -> Result<(), Fault> {
+    ) -> Result<Arc<SharedPart>, Fault> {
         let (directory, to) = self.place(to, is_single);
         let mut attempt = 1;
-        let part = loop {
+        loop {
             let (directory, to, path) = (directory.clone(), to.clone(), path.clone());
             let opened =
                 blocking(move || SharedPart::open(&directory, &to, bytes, path.as_bytes())).await;
@@ -272,31 +302,31 @@ impl Worker {
                     attempt += 1;
                     tokio::time::sleep(OPEN_PAUSE).await;
                 }
-                opened => break opened?,
+                opened => return Ok(Arc::new(opened?)),
             }
-        };
-        let opened = File { from: from.into_bytes(), bytes, part: Arc::new(part) };
-        lock(&self.files).insert(file, opened);
-        Ok(())
+        }
     }
 
     /// The file, once an earlier order has opened it.
     async fn opened(&self, file: u32) -> Result<File, Fault> {
-        for _ in 0..2 * OPEN_ATTEMPTS {
-            if let Some(opened) = lock(&self.files).get(&file) {
-                return Ok(opened.clone());
-            }
-            tokio::time::sleep(OPEN_PAUSE / 10).await;
-        }
-        Err(Failure::new(FailureCode::NotFound, "its part is not open").into())
+        let state = lock(&self.files).get(&file).cloned();
+        let opened = match state {
+            Some(mut state) => state.wait_for(Option::is_some).await.ok().and_then(|it| it.clone()),
+            None => None,
+        };
+        opened.ok_or_else(|| not_open().into())
     }
 
-    async fn fetch(&self, file: u32, first: usize, end: usize) -> Result<(), Fault> {
-        let (sender, end) = watch::channel(end);
-        lock(&self.fetches).push(Fetch { file, first, end: sender.clone() });
+    async fn fetch(
+        &self,
+        file: u32,
+        first: usize,
+        end: watch::Receiver<usize>,
+    ) -> Result<Option<Answer>, Fault> {
         let fetched = self.read(file, first, end).await;
-        lock(&self.fetches).retain(|fetch| !fetch.end.same_channel(&sender));
-        fetched
+        // The receiver of this fetch is closed now.
+        lock(&self.fetches).retain(|fetch| !fetch.end.is_closed());
+        fetched.map(|()| None)
     }
 
     /// Reads and writes chunks from `first` until all chunks before `end` are written.
@@ -350,23 +380,19 @@ impl Worker {
 
     /// Ends all fetches of a file, and waits for their last writes.
     async fn stop(&self, file: u32) {
-        loop {
-            let running = {
-                let fetches = lock(&self.fetches);
-                let running = fetches.iter().filter(|fetch| fetch.file == file);
-                running.map(|fetch| fetch.end.clone()).collect::<Vec<_>>()
-            };
-            let Some(end) = running.first() else { break };
-            for end in &running {
-                end.send_replace(0);
-            }
+        let ends: Vec<_> = lock(&self.fetches)
+            .iter()
+            .filter(|fetch| fetch.file == file)
+            .map(|fetch| fetch.end.clone())
+            .collect();
+        for end in ends {
+            end.send_replace(0);
             // The receiver ends with the fetch.
             end.closed().await;
-            tokio::task::yield_now().await;
         }
     }
 
-    async fn flush(&self, file: u32) -> Result<Answer, Fault> {
+    async fn flush(&self, file: u32) -> Result<Option<Answer>, Fault> {
         let opened = self.opened(file).await?;
         // Copies of chunks that another host delivered first are of no use any more.
         self.stop(file).await;
@@ -374,12 +400,12 @@ impl Worker {
             blocking(move || opened.part.sync()).await?;
         }
         lock(&self.files).remove(&file);
-        Ok(Answer::Flushed { file })
+        Ok(Some(Answer::Flushed { file }))
     }
 
-    async fn publish(&self, file: u32) -> Result<Answer, Fault> {
+    async fn publish(&self, file: u32) -> Result<Option<Answer>, Fault> {
         let Some(Owned { owner, source, from }) = lock(&self.owned).remove(&file) else {
-            return Err(Failure::new(FailureCode::NotFound, "its part is not open").into());
+            return Err(not_open().into());
         };
         if self.examine(&from).await? != source {
             let reason = "changed while it was copied";
@@ -387,14 +413,19 @@ impl Worker {
         }
         let sync = self.sync;
         blocking(move || owner.publish(sync)).await?;
-        Ok(Answer::Published { file })
+        Ok(Some(Answer::Published { file }))
     }
 
-    async fn discard(&self, file: u32) {
+    async fn discard(&self, file: u32) -> Result<Option<Answer>, Fault> {
         self.stop(file).await;
         lock(&self.files).remove(&file);
         lock(&self.owned).remove(&file);
+        Ok(None)
     }
+}
+
+fn not_open() -> Failure {
+    Failure::new(FailureCode::NotFound, "its part is not open")
 }
 
 /// Makes the destination directory, if it is missing.
