@@ -317,13 +317,17 @@ impl Part {
         let path = self.kept_path()?;
         if path != self.path {
             self.require_its_name(disk)?;
-            if let Some(file) = &self.file {
-                try_mode(&**file, KEPT_MODE).map_err(|error| self.entry_error(&error))?;
-            }
+            self.set_mode(KEPT_MODE)?;
             disk.rename(&self.path, &path)?;
             self.path = path;
         }
         Ok(())
+    }
+
+    /// Sets the mode: [`KEPT_MODE`] denies other users access, [`Self::mode`] is the final one.
+    pub(super) fn set_mode(&self, mode: u32) -> Result<(), EntryError> {
+        let Some(file) = &self.file else { return Ok(()) };
+        try_mode(&**file, mode).map(drop).map_err(|error| self.entry_error(&error))
     }
 
     /// Mode that the part gets with its final name.

@@ -14,7 +14,7 @@ use sabul_wire::control::{Entry, EntryKind, Facts, Failure, FailureCode, SeenKin
 use super::destination::make_all;
 use super::entry_error::{EntryError, entry_error};
 use super::group::{give_name, sync_named};
-use super::part::{Part, is_part};
+use super::part::{KEPT_MODE, Part, is_part};
 use crate::disk::{Disk, DiskFile};
 use crate::root::{Kind, LinkTarget, RootDir, RootLink, RootPath};
 use crate::spelling::Spellings;
@@ -75,12 +75,11 @@ impl SharedPart {
                 .count();
             make_all(&*disk, &above, mode).map_err(|error| fail(error.into()))?;
         }
-        let mut part = Part::create(&*disk, target.clone(), &entry, false).map_err(fail)?;
+        let part = Part::create(&*disk, target.clone(), &entry, false).map_err(fail)?;
         let prepared = part
             .check_room()
             .and_then(|()| part.set_len(size))
-            // Other users have no access, and the part survives the end of this machine's process.
-            .and_then(|()| part.keep(&*disk))
+            .and_then(|()| part.set_mode(KEPT_MODE))
             .and_then(|()| Ok((part.path().clone(), disk.open_file(part.path())?)));
         let (path, file) = match prepared {
             Ok(prepared) => prepared,
@@ -165,7 +164,7 @@ impl PartOwner {
         let fail = |error: EntryError| error.at(Some(self.disk.shown(&target)));
         let named = part
             .keep_metadata(&self.entry)
-            .map(drop)
+            .and_then(|_| part.set_mode(part.mode()))
             .and_then(|()| if sync { part.sync() } else { Ok(()) })
             .and_then(|()| give_name(&*self.disk, &mut part, &Spellings::default(), |_| false));
         if let Err(error) = named {
@@ -243,6 +242,21 @@ mod tests {
             (b"abcdef".into(), 7)
         );
         assert_eq!(found.permissions().mode() & 0o600, 0o600);
+    }
+
+    #[test]
+    fn a_part_is_closed_to_others_and_has_the_name_that_cleanups_remove() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_part, owner, path) =
+            SharedPart::create(folder.path(), b"new", &source(6), false).unwrap();
+        assert!(!crate::part::is_kept_name(&root_path(local(&path)).unwrap()));
+        let mode = fs::metadata(folder.path().join(local(&path))).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        owner.publish(false).unwrap();
+        let created = fs::File::create(folder.path().join("other")).unwrap();
+        let usual = created.metadata().unwrap().permissions().mode() & 0o644;
+        let found = fs::metadata(folder.path().join("new")).unwrap();
+        assert_eq!(found.permissions().mode() & 0o777, usual);
     }
 
     #[test]
