@@ -125,12 +125,13 @@ pub(crate) struct ChannelArgs {
     /// UDP channels for each local address, to use several cores.
     ///
     /// For paths that are faster than one core. The channels of an address are one flow to other traffic. With
-    /// several, TCP does not take over where UDP is blocked.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
-    pub(crate) channels: u8,
+    /// several, TCP does not take over where UDP is blocked. The default is one. An upload to the same address has
+    /// twice as many channels if a core limited the last one, and each channel has two processors.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub(crate) channels: Option<u8>,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// Ignore the rate and RTT that earlier transfers measured on this path.
+    /// Ignore what earlier transfers measured on this path: rate, RTT and goodput by number of channels.
     #[arg(long)]
     pub(crate) fresh: bool,
     /// Largest packet to try, in bytes with the IP header.

@@ -1,4 +1,5 @@
-//! Cache file of known paths: rate and RTT to each peer, as earlier transfers measured them.
+//! Cache file of known paths: rate, RTT and goodput by number of channels, as earlier transfers to each peer measured
+//! them.
 //!
 //! States:      read once at the start; at the end, new values are merged into the file's content of
 //!              that time.
@@ -15,7 +16,7 @@ use std::{env, fs};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
 use sabul::Rate;
-use sabul::settings::{KnownPath, PathMemory};
+use sabul::settings::{KnownPath, MeasuredChannels, PathMemory};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
@@ -27,24 +28,61 @@ const PLACE: &str = "sabul/paths.json";
 const SIZE_MAX: u64 = 4 << 20;
 
 /// Known path as written to the file.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Written {
     rate_bps: u64,
     rtt_us: u64,
     /// Seconds since 1970.
     seen: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    channels: Vec<WrittenChannels>,
+}
+
+/// Result of a transfer with a number of channels, as written to the file.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct WrittenChannels {
+    channels: u8,
+    goodput_bps: u64,
+    is_cpu_limited: bool,
+    /// Seconds since 1970.
+    seen: u64,
+}
+
+fn seconds(seen: SystemTime) -> u64 {
+    seen.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn time(seconds: u64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+}
+
+impl From<MeasuredChannels> for WrittenChannels {
+    fn from(measured: MeasuredChannels) -> Self {
+        Self {
+            channels: measured.channels,
+            goodput_bps: measured.goodput.0,
+            is_cpu_limited: measured.is_cpu_limited,
+            seen: seconds(measured.seen),
+        }
+    }
 }
 
 impl Written {
     fn of(path: &KnownPath) -> Self {
-        let seen = path.seen.duration_since(UNIX_EPOCH).unwrap_or_default();
         let rtt_us = u64::try_from(path.rtt.as_micros()).unwrap_or(u64::MAX);
-        Self { rate_bps: path.rate.0, rtt_us, seen: seen.as_secs() }
+        let channels = path.channels().map(WrittenChannels::from).collect();
+        Self { rate_bps: path.rate.0, rtt_us, seen: seconds(path.seen), channels }
     }
 
     fn path(self) -> Option<KnownPath> {
-        let seen: SystemTime = UNIX_EPOCH.checked_add(Duration::from_secs(self.seen))?;
-        Some(KnownPath::new(Rate(self.rate_bps), Duration::from_micros(self.rtt_us), seen))
+        let (rate, rtt) = (Rate(self.rate_bps), Duration::from_micros(self.rtt_us));
+        let path = KnownPath::new(rate, rtt, time(self.seen)?);
+        Some(self.channels.into_iter().fold(path, |path, written| {
+            let WrittenChannels { channels, goodput_bps, is_cpu_limited, seen } = written;
+            let Some(seen) = time(seen) else { return path };
+            let goodput = Rate(goodput_bps);
+            path.with_channels(MeasuredChannels::new(channels, goodput, is_cpu_limited, seen))
+        }))
     }
 }
 
@@ -173,6 +211,20 @@ mod tests {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o600);
         }
+    }
+
+    #[test]
+    fn results_by_number_of_channels_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("paths.json");
+        let file = PathFile::open(Some(place.clone()));
+        let seen = UNIX_EPOCH + Duration::from_secs(seconds(SystemTime::now()));
+        let results =
+            [1, 8].map(|channels| MeasuredChannels::new(channels, Rate(5), channels == 1, seen));
+        file.memory.note(PEERS[0], results.into_iter().fold(now(5), KnownPath::with_channels));
+        file.keep().unwrap();
+        let read = PathFile::open(Some(place)).memory.paths();
+        assert_eq!(read[0].1.channels().collect::<Vec<_>>(), results);
     }
 
     #[test]

@@ -419,8 +419,9 @@ pub struct TransferOptions {
     pub tcp_connections: u8,
     /// Number of UDP channels for each local address, each with threads of its own at both ends, for paths that are
     /// faster than a processor core. All channels of an address are one flow to others: they share one controller. With
-    /// several, TCP carries no data. At most 16 for all addresses.
-    pub channels: u8,
+    /// several, TCP carries no data. At most 16 for all addresses. `None`: one; an upload has twice as many as the last
+    /// one if a core limited that one, and each channel has two processors.
+    pub channels: Option<u8>,
     /// Carrier of reports where UDP carries the data.
     pub report_carrier: ReportCarrier,
     /// Sync each received file to disk before it gets its final name, and sync the name before the file counts as
@@ -464,7 +465,7 @@ impl Default for TransferOptions {
             loss_policy: LossPolicy::Current,
             carrier: Carrier::Auto,
             tcp_connections: 4,
-            channels: 1,
+            channels: None,
             report_carrier: ReportCarrier::Udp,
             sync: true,
             resume: true,
@@ -493,7 +494,7 @@ setters!(TransferOptions {
     loss_policy: LossPolicy,
     carrier: Carrier,
     tcp_connections: u8,
-    channels: u8,
+    channels: Option<u8>,
     report_carrier: ReportCarrier,
     sync: bool,
     resume: bool,
@@ -542,26 +543,26 @@ impl TransferOptions {
         Ok(CarrierPlan { carrier: self.carrier, connections: self.tcp_connections })
     }
 
-    /// Changes the channel settings to the channels of so many local addresses.
+    /// Changes the channel settings to so many channels of each of so many local addresses.
     ///
     /// # Errors
     /// If the carrier or the number of channels does not permit that.
     pub(crate) fn use_paths(
         &self,
         addresses: usize,
+        channels: u8,
         params: &mut ChannelParams,
     ) -> Result<(), Error> {
         if !matches!(self.carrier, Carrier::Auto | Carrier::Udp) {
-            let channels = self.channels;
             return Err(Error::impossible(
                 format!("a transfer over {channels} channels from {addresses} local addresses"),
                 "only UDP uses several paths or channels",
                 "give one channel and one local address, or choose the carrier udp or auto",
             ));
         }
-        let paths = addresses * usize::from(self.channels);
+        let paths = addresses * usize::from(channels);
         params.paths = u8::try_from(paths).map_err(|_| too_many_paths(paths))?;
-        params.channels = self.channels;
+        params.channels = channels;
         params.block_bytes = params.block_bytes.min(BLOCK_BYTES_OF_PATHS);
         check_params(params)
     }

@@ -73,6 +73,7 @@ mod budget;
 mod calls;
 mod ceiling;
 mod channel;
+mod channels;
 mod config;
 mod connection;
 mod connector;

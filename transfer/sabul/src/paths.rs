@@ -1,4 +1,4 @@
-//! Cache of path parameters (rate and RTT) measured by earlier transfers, used to start the next one.
+//! Cache of path parameters (rate, RTT, goodput by number of channels) of earlier transfers, used for the next one.
 //!
 //! Source:      [CAREFUL-RESUME], of which this keeps the saved parameters and their lifetime.
 //! Model:       the newest parameters per peer address, for at most [`AGE_MAX`]. They are a hint: after a first RTT
@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use sabul_cc::PathFacts;
 use sabul_units::{Rate, Span};
 
+use crate::channels::{ChannelRates, MeasuredChannels};
 use crate::lock::lock;
 
 /// Ours: the number of peers that a busy server has in a while; each takes about 100 bytes.
@@ -31,12 +32,26 @@ pub struct KnownPath {
     pub rtt: Duration,
     /// End of the transfer.
     pub seen: SystemTime,
+    /// Results by number of channels.
+    channels: ChannelRates,
 }
 
 impl KnownPath {
     /// Makes the parameters of a path that a transfer measured until `seen`.
     pub const fn new(rate: Rate, rtt: Duration, seen: SystemTime) -> Self {
-        Self { rate, rtt, seen }
+        Self { rate, rtt, seen, channels: ChannelRates::NONE }
+    }
+
+    /// Returns these parameters with the result of a transfer over several channels, or over one.
+    #[must_use]
+    pub fn with_channels(mut self, measured: MeasuredChannels) -> Self {
+        self.channels.note(measured);
+        self
+    }
+
+    /// Returns the results of the last transfers, at most one for each number of channels.
+    pub fn channels(&self) -> impl Iterator<Item = MeasuredChannels> {
+        self.channels.all()
     }
 }
 
@@ -69,14 +84,31 @@ impl PathMemory {
             return;
         }
         let mut paths = self.lock();
-        if paths.get(&peer).is_some_and(|known| known.seen > path.seen) {
+        let known = paths.get(&peer).copied();
+        if known.is_some_and(|known| known.seen > path.seen) {
             return;
         }
-        paths.insert(peer, path);
+        // A channel measures rate and RTT only.
+        let has_channels = path.channels().next().is_some();
+        let of = if has_channels { Some(path) } else { known };
+        let channels = of.map(|of| of.channels).unwrap_or_default();
+        paths.insert(peer, KnownPath { channels, ..path });
         while paths.len() > PEERS_MAX {
             let oldest = paths.iter().min_by_key(|(_, path)| path.seen).map(|(peer, _)| *peer);
             oldest.and_then(|peer| paths.remove(&peer));
         }
+    }
+
+    /// Stores the result of a transfer over a known path.
+    pub(crate) fn note_channels(&self, peer: IpAddr, measured: MeasuredChannels) {
+        if let Some(path) = self.lock().get_mut(&peer.to_canonical()) {
+            path.channels.note(measured);
+        }
+    }
+
+    /// Returns the results of transfers to a peer, by number of channels.
+    pub(crate) fn channels(&self, peer: IpAddr) -> ChannelRates {
+        self.lock().get(&peer.to_canonical()).map(|path| path.channels).unwrap_or_default()
     }
 
     /// Returns the view of one peer.
@@ -149,6 +181,23 @@ mod tests {
         assert_eq!(old.paths(), vec![], "neither the old one nor that of the future");
         old.note(clockless, seen(7, Duration::from_secs(1)));
         assert_eq!(old.of(clockless).facts().unwrap().rate, Rate(7), "which is in nobody's way");
+    }
+
+    #[test]
+    fn results_by_number_of_channels_stay_with_newer_rates() {
+        let memory = PathMemory::default();
+        let peer = Ipv4Addr::new(192, 0, 2, 7).into();
+        let measured = MeasuredChannels::new(1, Rate(9), true, SystemTime::now());
+        memory.note_channels(peer, measured);
+        assert_eq!(memory.paths(), [], "the path is not known");
+        memory.note(peer, seen(5, Duration::from_secs(60)));
+        memory.note_channels(peer, measured);
+        memory.note(peer, seen(6, Duration::ZERO));
+        assert_eq!(memory.of(peer).facts().unwrap().rate, Rate(6));
+        assert_eq!(memory.channels(peer).all().collect::<Vec<_>>(), [measured]);
+        let other = MeasuredChannels::new(2, Rate(8), false, SystemTime::now());
+        memory.note(peer, seen(7, Duration::ZERO).with_channels(other));
+        assert_eq!(memory.channels(peer).all().collect::<Vec<_>>(), [other]);
     }
 
     #[test]

@@ -28,6 +28,7 @@ use tracing::{debug, info};
 use crate::access::User;
 use crate::budget::{BlockLoan, Initiator, Loan};
 use crate::channel::RequestFlows;
+use crate::channels;
 use crate::config::{
     Direction, LocalDestination, MeasureLimit, RemoteDestination, Service, TransferOptions,
 };
@@ -386,18 +387,7 @@ impl Session {
         work: impl FnOnce(u32) -> Result<Work, Error>,
     ) -> Result<Transfer, Error> {
         let mut params = options.channel_params()?;
-        if let Side::Connector { bind, through: None, .. } = &self.inner.cx.side
-            && (bind.len() > 1 || options.channels != 1)
-        {
-            options.use_paths(bind.len().max(1), &mut params)?;
-        }
-        #[cfg(test)]
-        if let Side::World(end) = &self.inner.cx.side {
-            params.paths = end.paths();
-            // Two channels for each address, if the number is even.
-            params.channels = 2 - params.paths % 2;
-            params.channels = params.channels.min(params.paths);
-        }
+        channels::use_paths(&self.inner.cx, direction, options, &mut params)?;
         let mut memory = self.memory(params.block_bytes).await?;
         params.block_bytes = memory.block_bytes();
         let has_room = direction == Direction::Receive && params.paths == 1;

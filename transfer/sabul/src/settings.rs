@@ -5,6 +5,7 @@ pub use sabul_udp::{SocketOptions, UdpError};
 
 pub use crate::budget::{BudgetTooSmall, MemoryBudget};
 pub use crate::ceiling::Ceiling;
+pub use crate::channels::MeasuredChannels;
 pub use crate::config::{
     Carrier, Direction, IntroducerConfig, LossPolicy, MeasureLimit, ReportCarrier,
 };

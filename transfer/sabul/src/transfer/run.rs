@@ -51,6 +51,7 @@ use crate::budget::{BlockLoan, Tally};
 use crate::ceiling::Ceiling;
 use crate::ceiling::Member;
 use crate::channel::{ChannelStart, OpenPath, RateSettings, SenderHandle, TcpStart};
+use crate::channels;
 use crate::config::{Carrier, CarrierPlan, MeasureLimit, is_block_size};
 use crate::control::{Event, Mailbox};
 use crate::error::Error;
@@ -167,6 +168,7 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
     machine.spawn(async move {
         let number = mailbox.number;
         let have_memory = Tally::new(&cx.endpoint.memory);
+        let params = plan.work.sends().then(|| plan.params.clone());
         let flows = cx.flows.filter(|_| plan.is_of_ranges);
         let mut run = Run {
             cx: Context { flows, ..cx },
@@ -187,6 +189,9 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
             threads: ReservedThreads::default(),
         };
         let outcome = caught(run.execute(plan)).await;
+        if let Some(params) = params.filter(|_| run.steering.limit_bps().is_none()) {
+            channels::note(&run.cx, &params, &outcome);
+        }
         if let Err(error) = &outcome {
             debug!(transfer = number, %error, "transfer failed");
             if !run.is_peers_end {
