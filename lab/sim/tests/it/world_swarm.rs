@@ -21,7 +21,7 @@ use sabul_units::{Instant, Probability, Random, Rate, SeededRandom, Span};
 #[global_allocator]
 static ALLOCATED: Cap<std::alloc::System> = Cap::new(std::alloc::System, usize::MAX);
 
-const SEEDS_BY_DEFAULT: u64 = 1000;
+const SEEDS_BY_DEFAULT: u64 = 200;
 /// Every transfer has ended by then: the slowest possible path needs a fraction of this time.
 const LIMIT: Span = Span::from_secs(900);
 /// No world here has more than a few thousand packets in flight.
