@@ -4,6 +4,10 @@
 # Needs root and a built `sabul` (SABUL=PROGRAM names another program). No test judges speed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# A list of processes of its own, because the test counts processes and namespaces.
+if [ -z "${INSIDE:-}" ] && unshare -pf --mount-proc true 2>/dev/null; then
+    exec env INSIDE=yes unshare -pf --mount-proc --kill-child tests/lab.sh "$@"
+fi
 
 sabul=$(realpath "${SABUL:-target/release/sabul}")
 . tests/counts.sh

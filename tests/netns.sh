@@ -215,7 +215,7 @@ set_up
 transfer_at_mtu 1280
 transfer_at_mtu 9000
 no_udp
-if ip -n "$server_ns" rule | grep -q blackhole; then
+if [[ $(ip -n "$server_ns" rule) == *blackhole* ]]; then
     pass_udp
     udp_stops
 fi

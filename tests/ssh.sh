@@ -128,6 +128,8 @@ check() {
         tail -n 5 "$work/said" "$work/sshd.log" | sed 's/^/     /'
     fi
 }
+# Processes of this namespace with this text in their command line.
+ours() { pgrep --ns $$ --nslist net -f "$@"; }
 flat() { "$@" 2>&1 | tr '\n' ' '; return "${PIPESTATUS[0]}"; }
 same() { check "$1" 0 '' cmp "$2" "$3"; }
 
@@ -230,7 +232,7 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 # The hosts of the second pair.
-kill -KILL $(pgrep -f "[-]-pieces" | tail -n 1)
+kill -KILL $(ours "[-]-pieces" | tail -n 1)
 code=0 && wait "$copy" || code=$?
 check "a pair that is lost is named" 0 'the other pairs go on' cat "$work/broken"
 [ "$code" -eq 0 ] || { failed=$((failed + 1)); echo "FAIL exit code $code after the loss of a pair"; cat "$work/broken"; }
@@ -243,7 +245,7 @@ sleep 1 && kill -INT "$copy"
 code=0 && wait "$copy" || code=$?
 [ "$code" -eq 130 ] || { failed=$((failed + 1)); echo "FAIL exit code $code after an interrupt of a striped copy"; }
 sleep 2
-check "an interrupt ends the hosts of all pairs" 1 '' pgrep -f "[-]-stdio"
+check "an interrupt ends the hosts of all pairs" 1 '' ours "[-]-stdio"
 check "and removes the part" 1 '' bash -c "ls '$work/home'/striped-cut* | grep ."
 
 "$sabul" cp --bwlimit 160M far:source gated:between/slow >"$work/broken" 2>&1 &
@@ -258,7 +260,7 @@ code=0 && wait "$copy" || code=$?
 check "an interrupt reaches both hosts" 0 'interrupted' cat "$work/broken"
 [ "$code" -eq 130 ] || { failed=$((failed + 1)); echo "FAIL exit code $code after an interrupt"; }
 sleep 1
-check "neither end runs on" 1 '' pgrep -f "[-]-stdio"
+check "neither end runs on" 1 '' ours "[-]-stdio"
 check "the same command resumes" 0 'resumed' "$sabul" cp far:source gated:between/slow
 same "the file is complete" "$work/home/source" "$work/home/between/slow"
 
@@ -291,5 +293,5 @@ sleep 4
 check "the same command resumes through ssh" 0 'resumed.*over ssh' "$sabul" cp --carrier ssh long walled:long
 same "the file is complete" long "$work/home/long"
 sleep 1
-check "nothing runs on at the other end" 1 '' pgrep -f "[s]erve --stdio --ports 4850-4949"
+check "nothing runs on at the other end" 1 '' ours "[s]erve --stdio --ports 4850-4949"
 [ "$failed" -eq 0 ] || exit 1
