@@ -131,7 +131,7 @@ pub(crate) struct ChannelArgs {
     pub(crate) channels: Option<u8>,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// Ignore what earlier transfers measured on this path: rate, RTT and goodput by number of channels.
+    /// Ignore what earlier transfers measured on this path.
     #[arg(long)]
     pub(crate) fresh: bool,
     /// Largest packet to try, in bytes with the IP header.
