@@ -28,7 +28,6 @@ use tracing::{debug, info};
 use crate::access::User;
 use crate::budget::{BlockLoan, Initiator, Loan};
 use crate::channel::RequestFlows;
-use crate::channels;
 use crate::config::{
     Direction, LocalDestination, MeasureLimit, RemoteDestination, Service, TransferOptions,
 };
@@ -387,7 +386,7 @@ impl Session {
         work: impl FnOnce(u32) -> Result<Work, Error>,
     ) -> Result<Transfer, Error> {
         let mut params = options.channel_params()?;
-        channels::use_paths(&self.inner.cx, direction, options, &mut params)?;
+        transfer::channels::use_paths(&self.inner.cx, direction, options, &mut params)?;
         let mut memory = self.memory(params.block_bytes).await?;
         params.block_bytes = memory.block_bytes();
         let has_room = direction == Direction::Receive && params.paths == 1;

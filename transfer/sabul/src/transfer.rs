@@ -1,9 +1,11 @@
 //! Handle of a running transfer for the application: progress, cancellation, final report.
 //!
-//! `transfer/run.rs` opens and drives both ends. `transfer/work.rs` has the reader and writer threads.
-//! `transfer/ahead.rs` counts the files to send. `transfer/progress.rs` holds progress and report.
+//! `transfer/run.rs` opens and drives both ends. `transfer/channels.rs` chooses the number of channels.
+//! `transfer/work.rs` has the reader and writer threads. `transfer/ahead.rs` counts the files to send.
+//! `transfer/progress.rs` holds progress and report.
 
 mod ahead;
+pub(crate) mod channels;
 mod context;
 mod handle;
 mod progress;

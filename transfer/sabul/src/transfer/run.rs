@@ -44,6 +44,7 @@ use sabul_wire::control::{ChannelParams, Failure, FailureCode, Message};
 use tracing::{debug, info};
 
 use super::Transfer;
+use super::channels;
 use super::context::{Context, Side, Through};
 use super::progress::{Handle, Report, SharedProgress};
 use super::work::{Counter, Writer};
@@ -51,7 +52,6 @@ use crate::budget::{BlockLoan, Tally};
 use crate::ceiling::Ceiling;
 use crate::ceiling::Member;
 use crate::channel::{ChannelStart, OpenPath, RateSettings, SenderHandle, TcpStart};
-use crate::channels;
 use crate::config::{Carrier, CarrierPlan, MeasureLimit, is_block_size};
 use crate::control::{Event, Mailbox};
 use crate::error::Error;
