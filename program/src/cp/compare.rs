@@ -14,12 +14,14 @@ use sabul::internal::compare::{
     Skipped, is_journal, is_part,
 };
 use sabul::internal::{Chmod, Rules};
-use sabul::{Error, Failure, FailureCode};
+use sabul::{Failure, FailureCode};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::delta::Deltas;
-use super::entries::{Entries, Repeated, changed, difference_of, lookup, tolerant, valid};
+use super::entries::{
+    Destination, Entries, Repeated, changed, difference_of, lookup, tolerant, valid,
+};
 use super::files_from::{NamedListing, checked};
 use super::guard::{Guard, Guarded};
 use super::listings::Remote;
@@ -223,17 +225,6 @@ struct Chooser<'a> {
     is_renamed: bool,
 }
 
-/// Listing of the destination.
-enum Destination {
-    Known(Entries),
-    /// The destination may be a directory that takes the only source of this name, or the place of that source.
-    Either {
-        itself: Entries,
-        inside: Entries,
-        name: Vec<u8>,
-    },
-}
-
 impl Ends {
     fn of(
         args: &ListedArgs<'_>,
@@ -318,7 +309,8 @@ impl Ends {
                     .with_archive_mode(!order.follows_links)
                     .with_names(named);
                 let inside: Entries = Box::new(set.plan_compared(parts).map(Ok));
-                let destination = Destination::local(destination, inside, &names, order)?;
+                let destination =
+                    Destination::local(destination, inside, &names, order.follows_links, parts)?;
                 let tops = tops_of(&names);
                 Ok(Some(Self::Listings { source, destination, order: Vec::new(), tops }))
             }
@@ -448,6 +440,9 @@ impl Chooser<'_> {
 
     /// Takes the next difference; returns false if nobody takes the names.
     fn take(&mut self, difference: Difference) -> Result<bool, CliError> {
+        if !self.release() {
+            return Ok(false);
+        }
         if self.passes_by(&difference) {
             return Ok(true);
         }
@@ -519,8 +514,17 @@ impl Chooser<'_> {
 
     /// Sends an entry to the transfer; returns false if nobody takes it.
     fn send(&mut self, selected: Selected) -> bool {
-        self.order.narrowing.iter_mut().for_each(Narrowing::carry_out);
-        self.names.send(selected).is_ok()
+        let Some(narrowing) = &mut self.order.narrowing else {
+            return self.names.send(selected).is_ok();
+        };
+        narrowing.hold(selected);
+        self.release()
+    }
+
+    /// Sends the entries before which all directories have lost rights; returns false if nobody takes them.
+    fn release(&mut self) -> bool {
+        let held = self.order.narrowing.iter_mut().flat_map(|it| std::iter::from_fn(|| it.next()));
+        held.into_iter().all(|selected| self.names.send(selected).is_ok())
     }
 
     /// Sends the name of a new entry, and records a directory for moved files; returns false if nobody takes the names.
@@ -557,6 +561,7 @@ impl Chooser<'_> {
     /// Renames moved files, and sends the names of the other new files.
     fn finish(mut self, tops: u64) -> Result<Compared, CliError> {
         self.order.narrowing.iter_mut().for_each(Narrowing::carry_out);
+        self.release();
         let mut waiting = std::mem::take(&mut self.waiting);
         // The source may still have an entry that was not listed.
         let is_listed = self.compared.source_failures == 0;
@@ -587,47 +592,6 @@ impl Chooser<'_> {
             compared.refused.extend(planned.missing());
         }
         Ok(compared)
-    }
-}
-
-impl Destination {
-    /// Destination on this machine of these sources, whose names are listed in `inside`.
-    fn local(
-        place: &OsString,
-        inside: Entries,
-        names: &[Vec<u8>],
-        order: &Order,
-    ) -> Result<Self, CliError> {
-        Ok(match names {
-            [name] if !name.is_empty() && !place.as_bytes().ends_with(b"/") => {
-                let itself = source_set(std::slice::from_ref(place), true)?
-                    .with_archive_mode(!order.follows_links);
-                let itself = Box::new(itself.plan_compared(order.options.parts()).map(Ok));
-                Self::Either { itself, inside, name: name.clone() }
-            }
-            _ => Self::Known(inside),
-        })
-    }
-
-    /// Returns the entries, and whether the destination is a file that the only source replaces.
-    fn resolve(self) -> Result<(Entries, bool), Error> {
-        match self {
-            Self::Known(entries) => Ok((entries, false)),
-            Self::Either { mut itself, inside, name } => match itself.next() {
-                Some(Ok(Seen { outcome: Ok(facts), .. })) if facts.kind == SeenKind::File => {
-                    let seen = Seen { path: name, outcome: Ok(facts), rules: Vec::new() };
-                    Ok((Box::new(std::iter::once(Ok(seen))), true))
-                }
-                None => Ok((Box::new(std::iter::empty()), false)),
-                Some(Ok(Seen { outcome: Err(failure), .. }))
-                    if failure.code == FailureCode::NotFound =>
-                {
-                    Ok((Box::new(std::iter::empty()), false))
-                }
-                // The entries report why the destination cannot be examined.
-                Some(_) => Ok((inside, false)),
-            },
-        }
     }
 }
 

@@ -12,6 +12,8 @@ use sabul::{Error, Failure, FailureCode};
 use sabul_content::RelativePath;
 
 use super::names::{is_pattern, join};
+use super::plan::source_set;
+use crate::error::CliError;
 
 /// Listing of one end.
 pub(super) type Entries = Box<dyn Iterator<Item = Result<Seen, Error>> + Send>;
@@ -108,4 +110,57 @@ pub(super) fn lookup(to: &OsStr, is_into: bool, path: &[u8], parts: ReadParts) -
         None => to.to_owned(),
     };
     facts_with(Path::new(&place), parts)
+}
+
+/// Listing of the destination.
+pub(super) enum Destination {
+    Known(Entries),
+    /// The destination may be a directory that takes the only source of this name, or the place of that source.
+    Either {
+        itself: Entries,
+        inside: Entries,
+        name: Vec<u8>,
+    },
+}
+
+impl Destination {
+    /// Destination on this machine of these sources, whose names are listed in `inside`.
+    pub(super) fn local(
+        place: &OsString,
+        inside: Entries,
+        names: &[Vec<u8>],
+        follows_links: bool,
+        parts: ReadParts,
+    ) -> Result<Self, CliError> {
+        Ok(match names {
+            [name] if !name.is_empty() && !place.as_bytes().ends_with(b"/") => {
+                let itself = source_set(std::slice::from_ref(place), true)?
+                    .with_archive_mode(!follows_links);
+                let itself = Box::new(itself.plan_compared(parts).map(Ok));
+                Self::Either { itself, inside, name: name.clone() }
+            }
+            _ => Self::Known(inside),
+        })
+    }
+
+    /// Returns the entries, and whether the destination is a file that the only source replaces.
+    pub(super) fn resolve(self) -> Result<(Entries, bool), Error> {
+        match self {
+            Self::Known(entries) => Ok((entries, false)),
+            Self::Either { mut itself, inside, name } => match itself.next() {
+                Some(Ok(Seen { outcome: Ok(facts), .. })) if facts.kind == SeenKind::File => {
+                    let seen = Seen { path: name, outcome: Ok(facts), rules: Vec::new() };
+                    Ok((Box::new(std::iter::once(Ok(seen))), true))
+                }
+                None => Ok((Box::new(std::iter::empty()), false)),
+                Some(Ok(Seen { outcome: Err(failure), .. }))
+                    if failure.code == FailureCode::NotFound =>
+                {
+                    Ok((Box::new(std::iter::empty()), false))
+                }
+                // The entries report why the destination cannot be examined.
+                Some(_) => Ok((inside, false)),
+            },
+        }
+    }
 }
