@@ -1,5 +1,6 @@
 //! File commands on another machine: `sabul ls`, `stat`, `cat`, `rm` and `mkdir`.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,7 +8,7 @@ use std::sync::atomic::Ordering;
 use sabul::files::{Changed, LocalDestination, Range, Seen, View};
 use sabul::internal::ssh::{Bridge, UploadObserver};
 use sabul::internal::{Location, Server};
-use sabul::{Error, Session};
+use sabul::{Error, Failure, FailureCode, Session};
 use sabul_content::Printable;
 use sabul_front::format;
 use sabul_front::json::SeenJson;
@@ -115,30 +116,54 @@ pub(crate) async fn rm(args: RmArgs) -> Result<u8, CliError> {
 /// Runs `sabul mv` and returns the exit code.
 pub(crate) async fn mv(args: MvArgs) -> Result<u8, CliError> {
     let (server, mut paths) = one_server(&args.at.places)?;
-    let (Some(to), false) = (paths.pop(), paths.is_empty()) else {
+    let (Some(mut to), false) = (paths.pop(), paths.is_empty()) else {
         return Err(CliError::usage(
             "give at least one old name and the new name: sabul mv OLD... NEW",
         ));
     };
     if paths.len() > 1 && !to.is_empty() && !to.ends_with(b"/") {
-        return Err(CliError::usage("several names need a directory; end the last name with '/'"));
+        // With the slash, the server moves nothing unless the name is that of a directory.
+        to.push(b'/');
     }
     args.at
         .run(&server, async |session| {
-            let mut failures = Vec::new();
-            for from in paths {
-                match session.rename(from, to.clone(), !args.no_clobber).await {
-                    Ok(()) => {}
+            let mut changed = Changed::default();
+            let mut moved = BTreeSet::new();
+            for (at, from) in paths.into_iter().enumerate() {
+                let name = last_name(&from).to_vec();
+                let renamed = match moved.contains(&name) {
+                    true => Err(Error::Failed(just_moved(&from, &to))),
+                    false => session.rename(from, to.clone(), !args.no_clobber).await,
+                };
+                match renamed {
+                    Ok(()) => drop(moved.insert(name)),
                     Err(Error::Exists(failure) | Error::Failed(failure)) => {
-                        output::error(&failure);
-                        failures.push(failure);
+                        changed.failures.push((at, failure));
                     }
-                    Err(error) => return Err(error.into()),
+                    Err(error) => {
+                        concluded(&args.at.places, &changed);
+                        return Err(error.into());
+                    }
                 }
             }
-            Ok(code_of_failures(&failures))
+            Ok(concluded(&args.at.places, &changed))
         })
         .await
+}
+
+/// The last name of a path, as the other side keeps it inside of a directory.
+fn last_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').find(|part| !part.is_empty()).unwrap_or_default()
+}
+
+/// Failure of a move that would replace an entry that the same command moved before.
+fn just_moved(from: &[u8], to: &[u8]) -> Failure {
+    let why = format!(
+        "this command has just moved another '{}' into '{}'; move this one under another name",
+        Printable(last_name(from)),
+        Printable(to)
+    );
+    Failure::of_file(FailureCode::Unwritable, "move", Printable(from), why)
 }
 
 /// Runs `sabul mkdir` and returns the exit code.

@@ -236,7 +236,8 @@ class Session(Base):
         self._inner.remove(self._paths(path), recursive, True)
 
     def mv(self, src: Path, dst: Path, replace: bool = True) -> None:
-        """Renames a file, link or directory at the server in one step. An existing directory `dst` takes `src`."""
+        """Renames a file, link or directory at the server in one step. An existing directory `dst` takes `src`.
+        A `dst` that ends in `/` must be a directory."""
         self._inner.rename(self._path(src), self._path(dst), replace, True)
 
     def perf(

@@ -123,6 +123,7 @@ pub(crate) struct MvArgs {
 
 const MV_HELP: &str = "\
 Each name changes in one step, on the machine of the files. If NEW is a directory, the names are kept inside it.
+NEW must be a directory if there are several names, or if NEW ends in '/'. Otherwise nothing is moved.
 
 Examples:
   sabul mv host:run7.part host:run7

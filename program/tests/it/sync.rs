@@ -410,6 +410,44 @@ fn mv_renames_on_the_other_machine() {
 }
 
 #[test]
+fn mv_replaces_nothing_that_it_has_just_moved_and_makes_no_file_of_a_directory_name() {
+    let bench = Bench::with(&["serve", "--root", "root"]);
+    for name in ["a", "b", "to"] {
+        fs::create_dir_all(bench.root(name)).unwrap();
+    }
+    for name in ["one", "two", "three", "a/f", "b/f"] {
+        fs::write(bench.root(name), name).unwrap();
+    }
+    let url = |name: &str| bench.url(name);
+    let mv = |names: &[&str]| {
+        let places = names.iter().map(|name| url(name));
+        run(bench.sabul().arg("mv").args(places))
+    };
+    for new in ["new/", "new"] {
+        let refused = mv(&["one", "two", "three", new]);
+        expect_code(&refused, 1);
+        assert_eq!(stderr(&refused).matches("'new/': no such directory; make it").count(), 3);
+    }
+    for (from, new) in [("one", "new/"), ("a", "new/"), ("one", "two/")] {
+        expect_code(&mv(&[from, new]), 1);
+    }
+    expect_code(&mv(&["a", "b", "two"]), 1);
+    assert!(!bench.root("new").exists());
+    for name in ["one", "two", "three", "a/f", "b/f"] {
+        assert_eq!(fs::read(bench.root(name)).unwrap(), name.as_bytes(), "{name} is not moved");
+    }
+    let output = mv(&["a/f", "b/f", "one", "to/"]);
+    expect_code(&output, 1);
+    let text = stderr(&output);
+    assert!(text.contains("just moved another 'f' into 'to/'"), "{text}");
+    for (name, content) in [("to/f", "a/f"), ("b/f", "b/f"), ("to/one", "one")] {
+        assert_eq!(fs::read(bench.root(name)).unwrap(), content.as_bytes(), "{name}");
+    }
+    expect_code(&mv(&["two", "three", "to"]), 0);
+    assert_eq!(fs::read(bench.root("to/two")).unwrap(), b"two");
+}
+
+#[test]
 fn only_the_entries_of_a_list_are_copied_and_a_plan_has_the_list() {
     let bench = with_tree(&SERVE);
     let url = bench.url("to");

@@ -144,6 +144,12 @@ pub(super) fn root_write_failure(error: RootError) -> Failure {
     EntryError::from(error).failure
 }
 
+/// Failure of an action on a path that ends in `/` but is not a directory.
+pub(super) fn not_a_folder(action: &str, path: &[u8]) -> Failure {
+    let why = "it is not a directory; leave out the '/' at its end to name a file or link";
+    Failure::of_file(FailureCode::Unwritable, action, Printable(path), why)
+}
+
 /// Failure of writing a destination.
 pub(super) fn write_failure(path: &[u8], error: &io::Error) -> Failure {
     let (code, advice) = advise(error.kind());

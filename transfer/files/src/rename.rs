@@ -9,13 +9,16 @@ use std::path::Path;
 use sabul_content::Printable;
 use sabul_wire::control::{Facts, Failure, FailureCode, Identity};
 
-use super::entry_error::{root_write_failure, write_failure};
+use super::entry_error::{not_a_folder, root_write_failure, write_failure};
 use super::identity::{check_entry, open_marked};
 use super::listing::content_hash;
 use super::part::is_reserved;
-use super::tree::root_path;
+use super::tree::{means_folder, root_path};
 use crate::disk::{Disk, ReadFile};
 use crate::root::{Kind, LinkTarget, RootDir, RootError, RootPath, rename_to_unused};
+
+/// Action of a rename whose new path must be a directory, as it stands in failures.
+const INTO: &str = "move an entry into";
 
 /// Conditions of a rename.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,8 +30,8 @@ pub struct RenameOf {
 }
 
 /// Renames a file, link or directory in one step, below a root or with the rights of this process's user if `disk` is
-/// `None`. If `to` is a directory, the name is kept inside the directory. Without `replace` an existing file stays.
-/// Conditions hold for paths with marks only.
+/// `None`. If `to` is a directory, the name is kept inside the directory. If `to` ends in `/`, it must be a directory.
+/// Without `replace` an existing file stays. Conditions hold for paths with marks only.
 ///
 /// # Errors
 /// If the name was not changed, with [`FailureCode::Changed`] if a condition was not met.
@@ -75,6 +78,11 @@ pub fn move_between(
         return Err(reserved());
     }
     let place = |path: &[u8]| root_path(Path::new(OsStr::from_bytes(path)));
+    if let Some(path) = [from, to].into_iter().find(|path| means_folder(path)) {
+        let why =
+            "the name after '/./' ends in '/'; leave out that '/' and write the complete name";
+        return Err(Failure::of_file(FailureCode::Refused, "rename", Printable(path), why));
+    }
     let (from, to) = (place(from)?, place(to)?);
     let folder = from.parent().unwrap_or(RootPath::root());
     let near = from_root.near(&folder).map_err(root_write_failure)?;
@@ -144,14 +152,24 @@ fn rename_in(
 ) -> Result<(), Failure> {
     let place = |path: &[u8]| root_path(Path::new(OsStr::from_bytes(path)));
     let kind = |path: &RootPath| disk.stat(path, LinkTarget::Itself).map(|found| found.kind);
+    let (written_from, written_to) = (from, to);
     let (from, mut to) = (place(from)?, place(to)?);
     match kind(&from) {
+        Ok(found) if found != Kind::Directory && means_folder(written_from) => {
+            return Err(not_a_folder("rename", written_from));
+        }
         Err(error) if error.is_not_found() => return Err(missing(from.as_bytes())),
         result => result.map_err(root_write_failure)?,
     };
-    if to.is_root() || disk.stat(&to, LinkTarget::Follow).is_ok_and(|it| it.kind == Kind::Directory)
-    {
-        to = to.join(name).map_err(root_write_failure)?;
+    match disk.stat(&to, LinkTarget::Follow) {
+        _ if to.is_root() => to = to.join(name).map_err(root_write_failure)?,
+        Ok(found) if found.kind == Kind::Directory => {
+            to = to.join(name).map_err(root_write_failure)?;
+        }
+        _ if !means_folder(written_to) => {}
+        Ok(_) => return Err(not_a_folder(INTO, written_to)),
+        Err(error) if error.is_not_found() => return Err(no_folder(written_to)),
+        Err(error) => return Err(root_write_failure(error)),
     }
     let renamed = if replace { disk.rename(&from, &to) } else { disk.rename_unused(&from, &to) };
     renamed.map_err(|error| failed(&to, error))?;
@@ -162,13 +180,28 @@ fn rename_in(
 fn rename_as_user(from: &[u8], to: &[u8], name: &[u8], replace: bool) -> Result<(), Failure> {
     let fail = |error: io::Error| write_failure(from, &error);
     let path = |bytes| Path::new(OsStr::from_bytes(if bytes == b"" { b"." } else { bytes }));
-    if path(from).symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-        return Err(missing(from));
+    // With a `/` at its end, a path leads through a link.
+    let end = from.iter().rposition(|&byte| byte != b'/').map_or(1, |last| last + 1);
+    match path(&from[..end.min(from.len())]).symlink_metadata() {
+        Ok(found) if !found.is_dir() && means_folder(from) => {
+            return Err(not_a_folder("rename", from));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing(from)),
+        _ => {}
     }
-    let from = path(from);
+    let (from, written_to) = (path(from), to);
     let mut to = path(to).to_path_buf();
-    if to.is_dir() {
-        to.push(OsStr::from_bytes(name));
+    match to.metadata() {
+        Ok(found) if found.is_dir() => to.push(OsStr::from_bytes(name)),
+        _ if !means_folder(written_to) => {}
+        Ok(_) => return Err(not_a_folder(INTO, written_to)),
+        Err(error) => {
+            return Err(match error.kind() {
+                io::ErrorKind::NotFound => no_folder(written_to),
+                io::ErrorKind::NotADirectory => not_a_folder(INTO, written_to),
+                _ => write_failure(written_to, &error),
+            });
+        }
     }
     let renamed = match replace {
         true => fs::rename(from, &to),
@@ -186,6 +219,12 @@ fn rename_as_user(from: &[u8], to: &[u8], name: &[u8], replace: bool) -> Result<
         folder.sync_all().map_err(fail)?;
     }
     Ok(())
+}
+
+/// Failure of a rename into a directory that does not exist.
+fn no_folder(path: &[u8]) -> Failure {
+    let why = "no such directory; make it first (sabul mkdir), or write a new name without '/' at its end";
+    Failure::of_file(FailureCode::NotFound, INTO, Printable(path), why)
 }
 
 /// Failure of a rename to this path.
@@ -264,6 +303,60 @@ mod tests {
         rename(None, &path("c"), &path("f"), false).unwrap();
         assert_eq!(fs::read(at("f/c")).unwrap(), b"b");
         rename(None, &path("c"), &path("f"), false).unwrap_err();
+    }
+
+    #[test]
+    fn a_new_path_with_a_slash_at_its_end_must_be_a_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let served = RootDir::open(dir.path(), RootLink::Follow).unwrap();
+        for disk in [None, Some(&served as &dyn Disk)] {
+            for name in ["d", "to"] {
+                fs::create_dir(at(name)).unwrap();
+            }
+            for name in ["a", "b", "c"] {
+                fs::write(at(name), name).unwrap();
+            }
+            std::os::unix::fs::symlink("to", at("link")).unwrap();
+            let path = |name: &str| match disk {
+                Some(_) => name.as_bytes().to_vec(),
+                None => at("").join(name).into_os_string().into_encoded_bytes(),
+            };
+            for replace in [false, true] {
+                let code = |from: &str, to: &str| {
+                    rename(disk, &path(from), &path(to), replace).unwrap_err().code
+                };
+                for from in ["a", "d", "link"] {
+                    assert_eq!(code(from, "new/"), FailureCode::NotFound);
+                    assert_eq!(code(from, "new/."), FailureCode::NotFound);
+                    assert_eq!(code(from, "new//"), FailureCode::NotFound);
+                    assert_eq!(code(from, "b/"), FailureCode::Unwritable);
+                    assert_eq!(code(from, "b/."), FailureCode::Unwritable);
+                }
+                assert_eq!(code("a/", "x"), FailureCode::Unwritable, "not a directory");
+                assert_eq!(code("link/", "x"), FailureCode::Unwritable, "a link");
+                assert_eq!(fs::read(at("b")).unwrap(), b"b");
+                assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 6, "nothing moved");
+            }
+            let error = rename(disk, &path("d/./a"), &path("to/./new/"), false).unwrap_err();
+            assert_eq!(error.code, FailureCode::Refused, "below a mark: {error}");
+            rename(disk, &path("a"), &path("to/"), false).unwrap();
+            let through = rename(disk, &path("b"), &path("link/"), false);
+            assert_eq!(through.is_ok(), disk.is_none(), "below a root no link is written through");
+            if through.is_err() {
+                rename(disk, &path("b"), &path("to//"), false).unwrap();
+            }
+            rename(disk, &path("d/"), &path("to/."), false).unwrap();
+            for moved in ["to/a", "to/b", "to/d"] {
+                assert!(at(moved).exists(), "{moved}");
+            }
+            rename(disk, &path("to/d/"), &path("e"), false).unwrap();
+            assert!(at("e").is_dir());
+            fs::remove_dir(at("e")).unwrap();
+            fs::remove_file(at("link")).unwrap();
+            fs::remove_dir_all(at("to")).unwrap();
+            fs::remove_file(at("c")).unwrap();
+        }
     }
 
     #[test]

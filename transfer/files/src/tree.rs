@@ -299,6 +299,11 @@ pub(super) fn root_path(path: &Path) -> Result<RootPath, Failure> {
     RootPath::new(names.filter(|name| !matches!(*name, b"" | b"."))).map_err(root_read_failure)
 }
 
+/// Whether a path can only be that of a directory, because of its end.
+pub(super) fn means_folder(path: &[u8]) -> bool {
+    path == b"." || path.ends_with(b"/") || path.ends_with(b"/.")
+}
+
 /// Splits a path of this process's user at its last `/./`: below the directory before that mark no link is followed, as
 /// below a served root. `None` without a mark.
 pub(super) fn split_at_mark(path: &[u8]) -> Option<(&Path, &[u8])> {

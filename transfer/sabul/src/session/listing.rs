@@ -160,7 +160,7 @@ impl Session {
     }
 
     /// Renames a file, link or directory of the peer in one step. If `to` is a directory, the name is kept inside the
-    /// directory. Without `replace` an existing file stays.
+    /// directory. If `to` ends in `/`, it must be a directory. Without `replace` an existing file stays.
     ///
     /// # Errors
     /// If the name was not changed, the peer does not allow writing or the session is over.
