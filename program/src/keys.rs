@@ -78,8 +78,11 @@ impl Standing {
     }
 }
 
-/// Opens the files of a standing server; `None` without `--authorized-keys` and `--state`.
-pub(crate) fn standing(args: &StandingArgs) -> Result<Option<Standing>, CliError> {
+/// Opens the files of a standing server of this directory; `None` without `--authorized-keys` and `--state`.
+pub(crate) fn standing(
+    args: &StandingArgs,
+    root: Option<&Path>,
+) -> Result<Option<Standing>, CliError> {
     if args.authorized_keys.is_none() && args.state.is_none() {
         return Ok(None);
     }
@@ -108,6 +111,7 @@ pub(crate) fn standing(args: &StandingArgs) -> Result<Option<Standing>, CliError
         ports: Vec::new(),
     };
     let access = StandingAccess::new(identity).keys(keys).tickets(tickets);
+    let access = access.root(root.map(Path::to_owned));
     Ok(Some(Standing { access, kept, state }))
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn files(args: &ServeArgs) -> Result<u8, CliError> {
         .remove(args.allow_rm)
         .measure(true)
         .read_back(args.read_back);
-    let standing = keys::standing(&args.standing)?;
+    let standing = keys::standing(&args.standing, Some(&root))?;
     let identity = standing.as_ref().map(|standing| &*standing.access.identity);
     let service = service.signing(keys::signing(args.receipt_key.as_deref(), identity)?);
     let example = if args.read_only { Example::Download } else { Example::Upload };
@@ -83,7 +83,7 @@ fn introducer(args: &ServeArgs) -> Result<u8, CliError> {
         controllers: controllers(&args.allow)?,
         what: "introducing",
         example: Example::Register,
-        standing: keys::standing(&args.standing)?,
+        standing: keys::standing(&args.standing, None)?,
         introduction: Some(&args.introduction),
     };
     run(&args.listen, offer)

@@ -253,7 +253,7 @@ fn a_key_stays_in_its_root_and_within_its_rights() {
         expect_code(&at(path), 1);
     }
     for (outside, part) in
-        [("way-out", "directory of your key"), ("missing", "directory of your key")]
+        [("way-out", "'way-out' of your key"), ("missing", "'missing' of your key")]
     {
         site.authorize(&format!("root=\"{outside}\" {line}"));
         expect_refusal(&site.list(&[]), 1, part);
@@ -359,6 +359,14 @@ fn named_tickets_have_rights_uses_and_an_end_and_survive_a_restart() {
     let mode = fs::metadata(site.bench.path("drop")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
+    let later = ["create", "later", "--root", "later", "--uses", "1", "-o", "later"];
+    expect_code(&ticket(&later), 0);
+    let early = "the directory 'later' of the ticket 'later' is not available";
+    expect_refusal(&site.put(&["--ticket", "later"]), 1, early);
+    fs::create_dir(site.bench.root("later")).unwrap();
+    // The attempt without a session is no use.
+    expect_code(&site.put(&["--ticket", "later"]), 0);
+
     expect_code(&ticket(&["create", "lister", "--rights", "list", "-o", "lister"]), 0);
     let preview = |flags: &[&str]| {
         let place = site.bench.url("");
@@ -400,6 +408,7 @@ fn named_tickets_have_rights_uses_and_an_end_and_survive_a_restart() {
     let listed = String::from_utf8(ticket(&["list"]).stdout).unwrap();
     let expected = [
         "drop used 2 of 2 root=inbox rights=write",
+        "later used 1 of 1 root=later",
         "lister used 2 rights=list",
         "old used 0 expiry-time=20200101 (expired)",
         "reader used 2 rights=read",

@@ -18,9 +18,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use sabul_content::Printable;
 use sabul_keys::Right;
-use sabul_wire::control::{self, Entry, Failure, FailureCode, Message, Open, Part};
+use sabul_wire::control::{self, Entry, Failure, Message, Open, Part};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::{debug, info};
@@ -51,7 +50,7 @@ pub(crate) use opening::Opening;
 use pending::{Pending, refused};
 use requested::{Extras, RequestedEntries};
 use sabul_files::disk::Disk;
-use sabul_files::root::{RootDir, RootPath};
+use sabul_files::root::RootDir;
 use sabul_files::store::StoreReceiver;
 use sabul_files::{
     Destination, FileReceiver, Rules, Selection, SourceSet, StreamReceiver, local_destination,
@@ -522,17 +521,11 @@ impl Session {
         let Some(user) = self.user().filter(|user| !user.grant.root.is_empty()) else {
             return Ok(root);
         };
-        let names = user.grant.root.split(|&byte| byte == b'/');
-        let path = RootPath::new(names).map_err(|error| {
-            let allowed = format!("a path below the served directory ({error})");
-            Error::setting("directory of the key", Printable(&user.grant.root), allowed)
-        })?;
-        let opened = self.inner.cx.endpoint.file_call(move || root.within(&path)).await;
-        match opened.map(|opened| opened.map_err(|error| error.to_string())) {
-            Ok(Ok(folder)) => Ok(Arc::new(folder)),
-            Ok(Err(why)) | Err(Failure { message: why, .. }) => {
-                let text = format!("the directory of your key is not available: {why}");
-                let failure = Failure::new(FailureCode::Refused, text);
+        let user = user.clone();
+        let opened = self.inner.cx.endpoint.file_call(move || user.open_root(&root)).await;
+        match opened.and_then(|opened| opened) {
+            Ok(folder) => Ok(Arc::new(folder)),
+            Err(failure) => {
                 self.inner
                     .cx
                     .control

@@ -271,7 +271,7 @@ fn introducer_for(user: Option<&User>, gate: &Gate) -> Result<Arc<Introducer>, F
     Ok(Arc::clone(introducer))
 }
 
-/// Authenticates the holder of the ticket of this run, or of a named ticket, whose use is counted.
+/// Authenticates the holder of the ticket of this run, or of a named ticket. A use is counted if the session can begin.
 async fn by_ticket(
     version: u16,
     proof: [u8; 32],
@@ -286,15 +286,22 @@ async fn by_ticket(
     let refuse = |why: String| Failure::new(FailureCode::Authentication, why);
     let tickets = gate.standing.as_ref().and_then(|standing| standing.tickets.clone());
     let tickets = tickets.ok_or_else(|| refuse(WRONG_SECRET.to_owned()))?;
+    let known = tickets.clone();
     // The tickets are files.
+    let found = gate
+        .endpoint
+        .file_call(move || known.find(|secret| ticket::verify_proof(secret, &exporter, &proof)));
+    let ticket = found.await?.ok_or_else(|| refuse(WRONG_SECRET.to_owned()))?;
+    check_version(version)?;
+    let served = gate.standing.as_ref().and_then(|standing| standing.root.as_deref());
+    if let Some(served) = served.filter(|_| !ticket.grant.root.is_empty()) {
+        let served = gate.endpoint.open_root(served).await?;
+        let user = User::of_ticket(&ticket.name, Arc::clone(&ticket.grant));
+        gate.endpoint.file_call(move || user.open_root(&served).map(drop)).await??;
+    }
     let admitted = gate.endpoint.file_call(move || {
-        let ticket = tickets
-            .find(|secret| ticket::verify_proof(secret, &exporter, &proof))
-            .ok_or_else(|| refuse(WRONG_SECRET.to_owned()))?;
-        check_version(version)?;
-        let name = &ticket.name;
-        let grant = tickets.count_use(name, peer.ip()).map_err(refuse)?;
-        Ok(User { name: format!("ticket {name}"), grant })
+        let grant = tickets.count_use(&ticket.name, peer.ip()).map_err(refuse)?;
+        Ok(User::of_ticket(&ticket.name, grant))
     });
     admitted.await?.map(Some)
 }

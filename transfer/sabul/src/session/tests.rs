@@ -8,7 +8,7 @@ use crate::ceiling::Ceiling;
 use crate::policy::SendPolicy;
 use crate::{Bytes, ConnectConfig, Listener, ListenerConfig, Rate, Report, connect};
 use sabul_files::Source;
-use sabul_wire::control::{Rule, RuleKind};
+use sabul_wire::control::{FailureCode, Rule, RuleKind};
 
 #[test]
 fn transfer_numbers_are_exhausted_and_do_not_wrap() {
