@@ -12,13 +12,13 @@ use sabul_wire::control::{
     View,
 };
 
-use super::entry_error::{read_failure, root_write_failure};
+use super::entry_error::{not_a_folder, read_failure, root_write_failure};
 use super::glob::{self, Matches};
 use super::identity::{check_entry, facts, open_marked};
 use super::named::NamedSet;
 use super::rules::Rules;
 use super::source::{Found, SourceSet, Step, Walk};
-use super::tree::{Children, Tree, root_path, sorted_part, unreadable};
+use super::tree::{Children, Tree, means_folder, root_path, sorted_part, unreadable};
 use crate::disk::{Disk, ReadFile};
 use crate::root::{Kind, LinkTarget, Metadata, RootDir, RootLink, RootPath};
 
@@ -390,13 +390,13 @@ impl NameChange {
         };
         if let Some((root, rest)) = open_marked(disk, place, below)? {
             let path = root_path(Path::new(OsStr::from_bytes(rest)))?;
-            return self.apply_in(&root, &path, is_over);
+            return self.apply_in(&root, &path, place, is_over);
         }
         let names = place.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
         match disk {
             Some(disk) => {
                 let path = RootPath::new(names).map_err(root_write_failure)?;
-                self.apply_in(disk, &path, is_over)
+                self.apply_in(disk, &path, place, is_over)
             }
             None => {
                 let (start, names) = user_place(place, names.collect())?;
@@ -405,6 +405,7 @@ impl NameChange {
                 self.apply_in(
                     &root_dir,
                     &RootPath::new(names).map_err(root_write_failure)?,
+                    place,
                     is_over,
                 )
             }
@@ -415,6 +416,7 @@ impl NameChange {
         self,
         disk: &dyn Disk,
         path: &RootPath,
+        written: &[u8],
         is_over: &dyn Fn() -> bool,
     ) -> Result<u64, Failure> {
         if path.is_root() {
@@ -423,6 +425,10 @@ impl NameChange {
         }
         match self {
             Self::Remove { recursive, seen } => {
+                let found = means_folder(written).then(|| disk.stat(path, LinkTarget::Itself));
+                if found.is_some_and(|it| it.is_ok_and(|it| it.kind != Kind::Directory)) {
+                    return Err(not_a_folder("remove", written));
+                }
                 let Some(seen) = seen else { return remove(disk, path, recursive, is_over) };
                 // The folder stays the same for the check and the removal.
                 let folder = path.parent().unwrap_or(RootPath::root());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use sabul_wire::control::{FailureCode, ListOptions, SeenKind, View};
 
+use crate::disk::Disk;
 use crate::disk::memory::{Fault, MemoryDisk};
 use crate::root::{RootDir, RootLink, RootPath};
 use crate::{DirectoryListing, ListingStep, NameChange, Rules};
@@ -57,6 +58,28 @@ fn a_folder_is_removed_with_its_content_but_never_the_root() {
     assert!(names(&disk).is_empty());
     let gone = one.apply(Some(&disk), b"x", &|| false).unwrap_err();
     assert_eq!(gone.code, FailureCode::NotFound, "{gone}");
+}
+
+#[test]
+fn a_name_with_a_slash_at_its_end_removes_no_file_and_no_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("file"), "content").unwrap();
+    fs::create_dir(at("d")).unwrap();
+    std::os::unix::fs::symlink("d", at("link")).unwrap();
+    let served = RootDir::open(dir.path(), RootLink::Follow).unwrap();
+    for disk in [None, Some(&served as &dyn Disk)] {
+        for name in ["file/", "link/", "file/.", "./file//"] {
+            let place = match disk {
+                Some(_) => name.as_bytes().to_vec(),
+                None => format!("{}/{name}", dir.path().display()).into_bytes(),
+            };
+            let failure = ALL.apply(disk, &place, &|| false).unwrap_err();
+            assert_eq!(failure.code, FailureCode::Unwritable, "{failure}");
+        }
+    }
+    assert!(at("file").exists() && at("link").exists());
+    assert_eq!(ALL.apply(Some(&served), b"d/", &|| false), Ok(1));
 }
 
 #[test]
