@@ -17,6 +17,7 @@ mod between;
 mod card;
 mod control_socket;
 mod cp;
+mod database;
 mod demo;
 mod error;
 mod events;

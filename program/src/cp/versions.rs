@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +15,7 @@ use sabul::files::{Facts, SeenKind};
 use sabul_content::Printable;
 use sabul_front::state;
 
+use crate::database;
 use crate::error::CliError;
 
 /// Name of the directory of the databases, in the state directory.
@@ -387,8 +387,7 @@ fn lock(path: &Path) -> Result<Option<File>, CliError> {
 }
 
 fn unusable(path: &Path, error: &rusqlite::Error) -> CliError {
-    let path = Printable(path.as_os_str().as_bytes());
-    CliError::failed(format!("the database '{path}' of a replica: {error}"))
+    database::failed(path, "a replica", error)
 }
 
 #[cfg(test)]

@@ -29,10 +29,15 @@ pub(super) fn run(args: &QueueListArgs) -> Result<u8, CliError> {
         Some(host) => crate::block_on_value(remote(args, host))?,
         None => {
             let queue = Queue::open()?;
-            let runner = RunnerLock::holder(&queue.folder)
-                .map_err(|error| CliError::failed(format!("cannot read the queue: {error}")))?;
+            let runner = runner(&queue)?;
             let ended_max = if args.all { usize::MAX } else { ENDED_SHOWN };
-            QueueJson::new(runner, &queue.store.jobs(ended_max)?)
+            let jobs = queue.store.jobs(ended_max)?;
+            // A runner may have started meanwhile.
+            let runner = match runner {
+                Some(_) => runner,
+                None => self::runner(&queue)?,
+            };
+            QueueJson::new(runner, &jobs)
         }
     };
     if args.json {
@@ -40,9 +45,11 @@ pub(super) fn run(args: &QueueListArgs) -> Result<u8, CliError> {
         return Ok(exit::DONE);
     }
     for job in &list.jobs {
-        output::print_line(line(job))?;
+        output::print_line(line(job, list.runner_pid))?;
     }
-    match (list.runner_pid, list.jobs.iter().any(|job| job.state == State::Waiting.word())) {
+    let needs_runner =
+        |job: &JobJson| [State::Waiting, State::Running].map(State::word).contains(&&*job.state);
+    match (list.runner_pid, list.jobs.iter().any(needs_runner)) {
         (Some(pid), _) => output::note(format_args!("runner: process {pid}")),
         (None, true) => output::note("no runner runs; start one: sabul queue run"),
         (None, false) if list.jobs.is_empty() => output::note("the queue is empty"),
@@ -53,7 +60,8 @@ pub(super) fn run(args: &QueueListArgs) -> Result<u8, CliError> {
 
 /// Runs `sabul queue show` and returns the exit code.
 pub(super) fn show(args: &QueueShowArgs) -> Result<u8, CliError> {
-    let job = Shown::of(&add::job(&Queue::open()?, args.id)?);
+    let queue = Queue::open()?;
+    let job = Shown::of(&add::job(&queue, args.id)?);
     if args.json {
         json::print(&job)?;
         return Ok(exit::DONE);
@@ -63,7 +71,7 @@ pub(super) fn show(args: &QueueShowArgs) -> Result<u8, CliError> {
     let rows = [
         ("job", Some(job.id.to_string())),
         ("name", job.name.clone()),
-        ("state", Some(state(&job))),
+        ("state", Some(state(&job, runner(&queue)?))),
         ("command", Some(command(&job))),
         ("directory", Some(job.directory.clone())),
         ("hook", job.hook.clone()),
@@ -85,6 +93,12 @@ pub(super) fn show(args: &QueueShowArgs) -> Result<u8, CliError> {
         }
     }
     Ok(exit::DONE)
+}
+
+/// Returns the process id of the runner; `None` if no runner runs.
+fn runner(queue: &Queue) -> Result<Option<u32>, CliError> {
+    RunnerLock::holder(&queue.folder)
+        .map_err(|error| CliError::failed(format!("cannot read the queue: {error}")))
 }
 
 /// Reads the list of another machine.
@@ -118,15 +132,23 @@ async fn remote(args: &QueueListArgs, host: &str) -> Result<QueueJson, CliError>
 }
 
 /// Formats a job as one line.
-fn line(job: &JobJson) -> String {
+fn line(job: &JobJson, runner: Option<u32>) -> String {
     let name = job.name.as_deref().map(|name| format!("{name}: ")).unwrap_or_default();
     let text = format!("{name}{}", command(job));
+    let waits = if is_interrupted(job, runner) { "waits for a runner; " } else { "" };
     let (text, detail) = (Printable(text.as_bytes()), detail(job));
-    format!("{:>6}  {:<15}  {text}; {}", job.id, state(job), Printable(detail.as_bytes()))
+    let state = state(job, runner);
+    format!("{:>6}  {state:<15}  {text}; {waits}{}", job.id, Printable(detail.as_bytes()))
 }
 
-fn state(job: &JobJson) -> String {
+/// Whether the runner of the job has ended, and its attempt with it. The next runner continues the job.
+fn is_interrupted(job: &JobJson, runner: Option<u32>) -> bool {
+    runner.is_none() && job.state == State::Running.word()
+}
+
+fn state(job: &JobJson, runner: Option<u32>) -> String {
     match State::of_word(&job.state) {
+        Some(_) if is_interrupted(job, runner) => "interrupted".to_owned(),
         Some(state) => state.to_string(),
         // A word of another machine.
         None => Printable(job.state.as_bytes()).to_string(),

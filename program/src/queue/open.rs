@@ -2,9 +2,13 @@
 
 use std::path::PathBuf;
 
-use sabul_queue::{Store, StoreError};
+use sabul_queue::{Store, StoreError, folder};
 
+use crate::database;
 use crate::error::CliError;
+
+/// Name of the directory of the queue, in the state directory.
+const FOLDER: &str = "queue";
 
 /// Open queue.
 #[derive(Debug)]
@@ -18,7 +22,7 @@ pub(super) struct Queue {
 impl Queue {
     /// Opens the queue of this user, and creates the queue if it is missing.
     pub(super) fn open() -> Result<Self, CliError> {
-        let folder = sabul_front::state::directory("queue")
+        let folder = sabul_front::state::directory(FOLDER)
             .map_err(|error| CliError::failed(format!("cannot use the queue: {error}")))?;
         let store = Store::open(&folder)?;
         Ok(Self { folder, store })
@@ -27,6 +31,11 @@ impl Queue {
 
 impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
-        Self::failed(error.to_string())
+        match (&error, sabul_front::state::directory(FOLDER)) {
+            (StoreError::Database(error), Ok(folder)) => {
+                database::failed(&folder::database(&folder), "the queue", error)
+            }
+            _ => Self::failed(error.to_string()),
+        }
     }
 }

@@ -144,6 +144,12 @@ fn a_killed_runner_takes_its_attempt_along_and_the_next_one_continues() {
     runner.finish();
     wait_for("the end of the attempt", || test_kill_process(attempt).is_err());
     assert_eq!(queue.state("1"), "running");
+    let list = queue.queue(&["list"]);
+    let line = String::from_utf8(list.stdout.clone()).unwrap();
+    assert!(line.contains("interrupted") && line.contains("waits for a runner"), "{line}");
+    assert!(stderr(&list).contains("no runner runs; start one"), "{}", stderr(&list));
+    let shown = String::from_utf8(queue.queue(&["show", "1"]).stdout).unwrap();
+    assert!(shown.contains("state         interrupted"), "{shown}");
     let next = queue.queue(&["run", "--drain"]);
     expect_code(&next, 0);
     assert!(stderr(&next).contains("job 1 was interrupted"), "{}", stderr(&next));

@@ -31,7 +31,7 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 const PROBE: Duration = Duration::from_millis(200);
 
 /// Returns the path of the database.
-pub(crate) fn database(folder: &Path) -> PathBuf {
+pub fn database(folder: &Path) -> PathBuf {
     folder.join("queue.sqlite")
 }
 
