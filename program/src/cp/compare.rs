@@ -219,6 +219,8 @@ struct Chooser<'a> {
     folders: BTreeMap<Vec<u8>, u32>,
     /// The destination has no entries.
     is_first_copy: bool,
+    /// The transfer has an entry, or will have one.
+    has_begun: bool,
     /// The first entry of the destination is a failure.
     missing: Option<(Vec<u8>, Failure)>,
     /// The destination is a file that the only source replaces.
@@ -364,6 +366,7 @@ impl Ends {
             waiting: Vec::new(),
             folders: BTreeMap::new(),
             is_first_copy: true,
+            has_begun: false,
             missing: None,
             is_renamed: false,
         };
@@ -518,7 +521,9 @@ impl Chooser<'_> {
             return self.names.send(selected).is_ok();
         };
         narrowing.hold(selected);
-        self.release()
+        // The transfer opens while the entry waits.
+        let is_open = std::mem::replace(&mut self.has_begun, true);
+        (is_open || self.names.send(Selected::NotYet).is_ok()) && self.release()
     }
 
     /// Sends the entries before which all directories have lost rights; returns false if nobody takes them.

@@ -1,34 +1,34 @@
 //! Directories that lose rights: they lose them before new content is copied into them.
 //!
-//! States:      changes are recorded, requested together while no earlier ones are being made, and made.
+//! States:      changes are recorded, requested together with at most [`REQUESTS_MAX`] requests at a time, and made.
 //! Invariants:  an entry is sent after all changes that were recorded before it are made.
 //!
 //! Other metadata is set after the content, because writing changes times, and because more rights must not come before
 //! the content is complete. Fewer rights cannot wait: the source is private already.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, TryRecvError};
 
 use sabul::files::{Facts, NewMetadata};
 use sabul::internal::compare::Selected;
 
 /// Most entries that wait. Ours: an RTT of a comparison of small trees.
 const HELD_MAX: usize = 65_536;
+/// Requests at a time. Ours: as many as requests for removal.
+const REQUESTS_MAX: usize = 8;
 
-/// Makes changes of metadata at the destination; blocks.
-type Set = Box<dyn FnMut(Vec<NewMetadata>) + Send>;
+/// Begins to make changes of metadata at the destination. The result receives a value, or is closed, once they are made.
+type Set = Box<dyn FnMut(Vec<NewMetadata>) -> Receiver<()> + Send>;
 
 /// Changes of directories of a destination. Entries that come after a change wait until the change is made.
 pub(super) struct Narrowing {
-    /// Makes the changes, before the first ones.
-    set: Option<Set>,
-    /// Requests to the thread that makes changes, and its answers.
-    worker: Option<(SyncSender<Vec<NewMetadata>>, Receiver<()>)>,
+    set: Set,
+    /// Changes that are not requested yet.
     changes: Vec<NewMetadata>,
-    /// Numbers of changes that were recorded, requested and made.
+    /// Requests that may be unfinished, with the number of changes that were recorded before each.
+    requests: VecDeque<(u64, Receiver<()>)>,
+    /// Numbers of changes that were recorded, and that are made.
     recorded: u64,
-    requested: u64,
     made: u64,
     /// New permission bits, until the other metadata of the directory is known.
     modes: BTreeMap<Vec<u8>, u32>,
@@ -37,14 +37,13 @@ pub(super) struct Narrowing {
 }
 
 impl Narrowing {
-    /// Without changes. Each change is made by `set`, on a thread of its own.
+    /// Without changes. Each change is made by `set`.
     pub(super) fn new(set: Set) -> Self {
         Self {
-            set: Some(set),
-            worker: None,
+            set,
             changes: Vec::new(),
+            requests: VecDeque::new(),
             recorded: 0,
-            requested: 0,
             made: 0,
             modes: BTreeMap::new(),
             held: VecDeque::new(),
@@ -71,54 +70,38 @@ impl Narrowing {
         }
     }
 
-    /// Returns the next entry, if all changes before it are made. Begins to make recorded changes.
+    /// Returns the next entry, if all changes before it are made. Requests recorded changes.
     pub(super) fn next(&mut self) -> Option<Selected> {
-        let answered = self.worker.as_ref().and_then(|(_, answers)| answers.try_recv().ok());
-        if answered.is_some() {
-            self.made = self.requested;
+        while let Some((recorded, result)) = self.requests.front() {
+            if matches!(result.try_recv(), Err(TryRecvError::Empty)) {
+                break;
+            }
+            self.made = *recorded;
+            self.requests.pop_front();
         }
-        if self.made == self.requested && !self.changes.is_empty() {
+        if self.requests.len() < REQUESTS_MAX {
             self.request();
         }
-        let (_, selected) = self.held.pop_front_if(|(after, _)| *after <= self.made)?;
-        Some(selected)
+        let is_free = self.held.front().is_some_and(|(after, _)| *after <= self.made);
+        is_free.then(|| self.held.pop_front()).flatten().map(|(_, selected)| selected)
     }
 
     /// Makes all recorded changes; blocks. A failure shows itself when the other metadata of the directory is set.
     pub(super) fn carry_out(&mut self) {
-        while self.made < self.recorded {
-            if self.made == self.requested {
-                self.request();
-            }
-            // Without an answer the thread has ended, and no change can be made.
-            let _ = self.worker.as_ref().map(|(_, answers)| answers.recv());
-            self.made = self.requested;
+        self.request();
+        for (recorded, result) in self.requests.drain(..) {
+            // A closed result is one, too.
+            let _ = result.recv();
+            self.made = recorded;
         }
     }
 
     fn request(&mut self) {
-        let changes = std::mem::take(&mut self.changes);
-        self.requested = self.recorded;
-        if let Some(set) = self.set.take() {
-            self.worker = Some(start(set));
+        if !self.changes.is_empty() {
+            let result = (self.set)(std::mem::take(&mut self.changes));
+            self.requests.push_back((self.recorded, result));
         }
-        let _ = self.worker.as_ref().map(|(requests, _)| requests.send(changes));
     }
-}
-
-/// Starts the thread that makes changes.
-fn start(mut set: Set) -> (SyncSender<Vec<NewMetadata>>, Receiver<()>) {
-    let (requests, requested) = sync_channel(1);
-    let (answers, answered) = sync_channel(1);
-    thread::spawn(move || {
-        for changes in requested {
-            set(changes);
-            if answers.send(()).is_err() {
-                break;
-            }
-        }
-    });
-    (requests, answered)
 }
 
 /// Change of the permission bits of a directory with this metadata.
@@ -130,7 +113,6 @@ pub(super) fn narrowed(path: Vec<u8>, old: &Facts, mode: u32) -> NewMetadata {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::sync_channel;
-    use std::time::Duration;
 
     use super::*;
 
@@ -155,37 +137,33 @@ mod tests {
     }
 
     #[test]
-    fn entries_wait_for_earlier_changes_and_changes_are_requested_together() {
-        let (requests, made) = sync_channel(9);
-        let (permits, permitted) = sync_channel::<()>(9);
+    fn entries_wait_for_the_changes_before_them_and_changes_are_requested_together() {
+        let (requests, requested) = std::sync::mpsc::channel();
         let mut narrowing = Narrowing::new(Box::new(move |changes: Vec<NewMetadata>| {
-            let paths: Vec<_> = changes.into_iter().map(|change| change.path).collect();
-            requests.send(paths).unwrap();
-            permitted.recv().unwrap();
+            let (done, result) = sync_channel(1);
+            requests.send((changes.len(), done)).unwrap();
+            result
         }));
         narrowing.hold(entry("a"));
         assert_eq!(name(narrowing.next()).as_deref(), Some("a"), "nothing to wait for");
-        narrowing.add(b"one".to_vec(), &directory(), 0o700);
-        narrowing.hold(entry("one/b"));
-        assert_eq!(name(narrowing.next()), None);
-        assert_eq!(made.recv_timeout(Duration::from_secs(5)).unwrap(), [b"one"]);
-        for directory_name in ["two", "three"] {
-            narrowing.add(directory_name.into(), &directory(), 0o700);
-            narrowing.hold(entry(directory_name));
+        for number in 0..20 {
+            let path = format!("d{number:02}");
+            narrowing.add(path.clone().into(), &directory(), 0o700);
+            narrowing.hold(entry(&path));
             assert_eq!(name(narrowing.next()), None);
         }
-        permits.send(()).unwrap();
-        let mut entries = Vec::new();
-        while entries.is_empty() {
-            entries.extend(std::iter::from_fn(|| name(narrowing.next())));
-        }
-        assert_eq!(entries, ["one/b"]);
-        let both = made.recv_timeout(Duration::from_secs(5)).unwrap();
-        assert_eq!(both, [b"two".to_vec(), b"three".to_vec()], "one request");
-        permits.send(()).unwrap();
-        narrowing.carry_out();
-        assert_eq!(name(narrowing.next()).as_deref(), Some("two"));
-        assert_eq!(name(narrowing.next()).as_deref(), Some("three"));
+        let first: Vec<_> = requested.try_iter().collect();
+        assert_eq!(first.iter().map(|(count, _)| *count).collect::<Vec<_>>(), [1; REQUESTS_MAX]);
+        first[1].1.send(()).unwrap();
+        assert_eq!(name(narrowing.next()), None, "the first change is not made");
+        first[0].1.send(()).unwrap();
+        assert_eq!(name(narrowing.next()).as_deref(), Some("d00"));
+        assert_eq!(name(narrowing.next()).as_deref(), Some("d01"));
         assert_eq!(name(narrowing.next()), None);
+        let second: Vec<_> = requested.try_iter().collect();
+        assert_eq!(second.iter().map(|(count, _)| *count).collect::<Vec<_>>(), [12], "one request");
+        drop((first, second));
+        narrowing.carry_out();
+        assert_eq!(std::iter::from_fn(|| name(narrowing.next())).count(), 18);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::sync_channel;
 
 use sabul::files::{NewMetadata, Owner};
 use sabul::internal::compare::{CompareOptions, mode_of, recognized};
@@ -77,14 +78,19 @@ fn narrowing(plan: &Plan, session: &Session, tops: Option<&Arc<TopsReader>>) -> 
     let (plan, session, runtime) = (plan.clone(), session.clone(), Handle::current());
     let tops = tops.cloned();
     Narrowing::new(Box::new(move |changes| {
-        let set = async {
+        let (plan, session, tops) = (plan.clone(), session.clone(), tops.clone());
+        let (done, result) = sync_channel(1);
+        runtime.spawn(async move {
             let id = match &tops {
                 Some(tops) => tops.get().await?.id(),
                 None => None,
             };
-            Target::of(&plan, &session, false, [id, None]).set_metadata(changes).await
-        };
-        let _: Result<(), CliError> = runtime.block_on(set);
+            let set = Target::of(&plan, &session, false, [id, None]).set_metadata(changes).await;
+            // Without a receiver the comparison is over.
+            let _ = done.send(());
+            set
+        });
+        result
     }))
 }
 
