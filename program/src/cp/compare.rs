@@ -248,8 +248,8 @@ impl Ends {
          -> Result<Entries, CliError> {
             let hashes = parts.content && view != View::Itself;
             let ReadParts { attributes, .. } = parts;
-            let options =
-                ListOptions { rules, hashes, attributes, literal: is_literal, names: None };
+            let (literal, names, states) = (is_literal, None, false);
+            let options = ListOptions { rules, hashes, attributes, literal, names, states };
             Ok(match &order.names {
                 Some(names) => Box::new(NamedListing::new(session, places, view, options, names)?),
                 None => {

@@ -98,7 +98,7 @@ impl TopsReader {
     }
 
     async fn read(&self) -> Result<Tops, CliError> {
-        let parts = ReadParts { content: false, attributes: self.attributes };
+        let parts = ReadParts { attributes: self.attributes, ..ReadParts::default() };
         let there = |place| look_up(&self.session, place, parts);
         let here = |place: &OsStr| facts_with(&Path::new(place).join("."), parts);
         // Later, the metadata of the source is set.

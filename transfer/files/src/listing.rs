@@ -35,6 +35,8 @@ pub struct ReadParts {
     pub content: bool,
     /// Extended attributes of files and directories.
     pub attributes: bool,
+    /// The hash of a file is that of its state, and its content is not read.
+    pub states: bool,
 }
 
 /// Entries that a copy of local files would send, in order.
@@ -88,7 +90,7 @@ impl DirectoryListing {
         options: &ListOptions,
         rules: Rules,
     ) -> Result<Self, Failure> {
-        let &ListOptions { hashes, attributes, literal, .. } = options;
+        let &ListOptions { hashes, attributes, literal, states, .. } = options;
         let named = options.names.as_deref().map(NamedSet::new).transpose()?;
         let recursive = match view {
             View::Files => false,
@@ -111,7 +113,7 @@ impl DirectoryListing {
             .with_names(named.map(Arc::new));
         let set = set.with_patterns(!literal);
         // Literal places are those of a destination, which nobody reads.
-        let parts = ReadParts { content: hashes, attributes };
+        let parts = ReadParts { content: hashes, attributes, states };
         Ok(Self(ListingKind::Copy(Box::new(set.into_listing(!literal)), parts)))
     }
 
@@ -141,8 +143,8 @@ fn seen(mut found: Found, parts: ReadParts) -> Seen {
         EntryKind::Stream => SeenKind::Other,
         EntryKind::SymbolicLink => SeenKind::Link,
     };
-    let mut hash = None;
-    if parts.content && found.failure.is_none() && kind == SeenKind::File {
+    let mut hash = if parts.states { found.found_state() } else { None };
+    if parts.content && !parts.states && found.failure.is_none() && kind == SeenKind::File {
         match found.open_same().and_then(|file| hash_of(&*file, &found.path)) {
             Ok(content) => hash = Some(content),
             Err(failure) => found.failure = Some(failure),
@@ -160,7 +162,7 @@ fn seen(mut found: Found, parts: ReadParts) -> Seen {
 /// The metadata of a local path, if the path exists; links are not followed. With `hashes`, the content of a file is
 /// hashed.
 pub fn facts_of(path: &Path, hashes: bool) -> Option<Facts> {
-    facts_with(path, ReadParts { content: hashes, attributes: false })
+    facts_with(path, ReadParts { content: hashes, ..ReadParts::default() })
 }
 
 /// As [`facts_of`], with these parts of the file or directory.

@@ -23,6 +23,7 @@ mod objects;
 mod place;
 mod ranges;
 mod rule_files;
+mod state;
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -86,6 +87,8 @@ pub struct SourceSet {
     named: Option<Arc<NamedSet>>,
     /// Ranges of the files, if they are not sent as a whole: one for all sources, or one for each source.
     ranges: Vec<Range>,
+    /// State of every file, if files in other states fail.
+    state: Option<Box<[u8; 32]>>,
     /// Sources may be glob patterns.
     are_patterns: bool,
     /// How links are treated. With `Keep`, owners and extended attributes are sent too.
@@ -132,6 +135,7 @@ impl SourceSet {
             rules: Rules::default(),
             named: None,
             ranges: Vec::new(),
+            state: None,
             are_patterns: false,
             links: Links::Inside,
             hard_links: false,
@@ -208,6 +212,12 @@ impl SourceSet {
     #[must_use]
     pub fn with_ranges(self, ranges: Vec<Range>) -> Self {
         Self { ranges, ..self }
+    }
+
+    /// Sends only files in this state, which is the hash of a listing of states.
+    #[must_use]
+    pub fn with_state(self, state: Option<[u8; 32]>) -> Self {
+        Self { state: state.map(Box::new), ..self }
     }
 
     /// Whether a source is treated as a glob pattern if no file has that exact name.
@@ -327,6 +337,7 @@ impl SourceSet {
             rules,
             named,
             ranges,
+            state,
             are_patterns,
             links,
             hard_links,
@@ -353,7 +364,7 @@ impl SourceSet {
             recursive,
             filter: Filter::new(rules),
             named,
-            ranges: Ranges::new(ranges),
+            ranges: Ranges::new(ranges, state.map(|state| *state)),
             chmod,
             are_patterns,
             links,
@@ -572,7 +583,9 @@ impl Walk {
                 let mut entry = Entry { path: name, kind, mode, modified_ns, more };
                 self.chmod.change(&mut entry);
                 let rules = self.take_rules();
-                Some(Found { part, size, rules, ..Found::new(entry, path, &facts, self.place()) })
+                let state = self.ranges.state();
+                let found = Found::new(entry, path, &facts, self.place());
+                Some(Found { part, size, rules, state, ..found })
             }
             Ok(None) => None,
             Err(failure) => Some(failed(name, path, failure)),
@@ -590,6 +603,7 @@ impl Walk {
         if !self.takes(name, matches!(facts.kind, FactKind::Directory(_))) {
             return Ok(None);
         }
+        self.ranges.check_state(path, &facts)?;
         if matches!(facts.kind, FactKind::File(_)) && is_reserved(name) {
             if is_below && self.shows_journals && is_journal(name) {
                 return Err(Failure::new(FailureCode::Refused, JOURNAL));

@@ -247,6 +247,7 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
                             selected: false,
                             growing: false,
                             literal: false,
+                            state: None,
                         },
                     )
                 }

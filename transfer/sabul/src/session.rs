@@ -293,6 +293,7 @@ impl Session {
             selected: selection.is_some(),
             growing: options.growing,
             literal: false,
+            state: None,
         };
         let options = &TransferOptions { sync: sync && writes_files, ..options.clone() };
         self.open_selected(Direction::Receive, request, options, selection, |number| {

@@ -50,7 +50,7 @@ pub use more::{
 pub use outside::{MAX_OUTSIDE, UdpAddress};
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 22;
+pub const CONTROL_VERSION: u16 = 23;
 /// Most keys that a connector offers.
 pub const MAX_OFFERED: usize = 64;
 /// Limit on the [`Message::weight`] of [`Message::Seen`], [`Message::Chunks`], [`Message::Names`] or [`Message::Delta`]
@@ -494,6 +494,8 @@ pub enum Request {
         growing: bool,
         /// No source is a pattern.
         literal: bool,
+        /// State of every file, from a listing of states. A file in another state fails before it is opened.
+        state: Option<[u8; 32]>,
     },
     /// A byte stream between applications.
     Stream {

@@ -73,7 +73,7 @@ impl CompareOptions {
 
     /// Parts of files that the listings of both ends read.
     pub fn parts(&self) -> ReadParts {
-        ReadParts { content: self.content, attributes: self.attributes }
+        ReadParts { content: self.content, attributes: self.attributes, states: false }
     }
 
     /// Whether an adjustment of this file would give rights to others, although another user may have put the file there.

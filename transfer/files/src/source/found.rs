@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use sabul_content::{Printable, RelativePath};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, SeenAttributes};
 
+use super::state::{hash, state_of};
 use crate::disk::ReadFile;
 use crate::entry_error::read_failure;
 use crate::root::{FileId, FileTime, Kind, Metadata};
@@ -36,6 +37,8 @@ pub(crate) struct Found {
     pub(crate) changed: FileTime,
     /// Text of the rule file of a directory, in a listing.
     pub(crate) rules: Box<[u8]>,
+    /// State that the opened file must have.
+    pub(super) state: Option<[u8; 32]>,
 }
 
 impl Found {
@@ -50,9 +53,9 @@ impl Found {
     /// An entry without owner and identity.
     pub(super) fn object(entry: Entry, path: PathBuf, tree: Tree) -> Self {
         let changed = FileTime { seconds: 0, nanoseconds: 0 };
-        let (id, failure, part, rules) = (None, None, None, Box::default());
+        let (id, failure, part, rules, state) = (None, None, None, Box::default(), None);
         let (is_shared, size, owner) = (false, 0, (0, 0));
-        Self { entry, path, tree, id, is_shared, failure, part, size, owner, changed, rules }
+        Self { entry, path, tree, id, is_shared, failure, part, size, owner, changed, rules, state }
     }
 
     /// Opens the file. The caller compares its metadata with [`Self::is_same`] before the content is used.
@@ -63,7 +66,7 @@ impl Found {
     /// Opens the file, if it is the file of the lookup.
     pub(crate) fn open_same(&self) -> Result<Box<dyn ReadFile>, Failure> {
         let file = self.open()?;
-        if self.id.is_some() {
+        if self.id.is_some() || self.state.is_some() {
             let bytes = self.path.as_os_str().as_bytes();
             let now = file.metadata().map_err(|error| read_failure(bytes, &error))?;
             if !self.is_same(&now) {
@@ -86,8 +89,16 @@ impl Found {
 
     /// Whether an opened file is the file of the lookup.
     pub(crate) fn is_same(&self, now: &Metadata) -> bool {
-        self.id
-            .is_none_or(|id| now.kind == Kind::File && is_same(now, id, self.changed, self.owner.0))
+        self.state.is_none_or(|state| state_of(now) == state)
+            && self.id.is_none_or(|id| {
+                now.kind == Kind::File && is_same(now, id, self.changed, self.owner.0)
+            })
+    }
+
+    /// State of the file of the lookup.
+    pub(crate) fn found_state(&self) -> Option<[u8; 32]> {
+        let EntryKind::File(size) = self.entry.kind else { return None };
+        self.id.map(|id| hash(id.inode, size, self.entry.modified_ns, self.changed))
     }
 }
 
@@ -108,7 +119,7 @@ pub(super) fn check_same(file: &dyn ReadFile, path: &Path, facts: &Facts) -> Res
     if is_same(&now, facts.id, facts.changed, facts.owner) { Ok(()) } else { Err(changed(path)) }
 }
 
-fn changed(path: &Path) -> Failure {
+pub(super) fn changed(path: &Path) -> Failure {
     let shown = Printable(path.as_os_str().as_bytes());
     let text = format!("'{shown}' changed while it was read; copy it again");
     Failure::new(FailureCode::Changed, text)

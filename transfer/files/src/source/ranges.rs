@@ -5,7 +5,9 @@ use std::path::Path;
 
 use sabul_wire::control::{EntryKind, Failure, Range};
 
-use crate::tree::unreadable;
+use super::found::changed;
+use super::state::state_of_facts;
+use crate::tree::{Facts, unreadable};
 
 /// Ranges of the sources, if they are not sent as a whole.
 #[derive(Debug)]
@@ -14,12 +16,31 @@ pub(super) struct Ranges {
     present: Option<Range>,
     /// Ranges of the next sources.
     next: VecDeque<Range>,
+    /// State of every file.
+    state: Option<[u8; 32]>,
 }
 
 impl Ranges {
-    /// One range for all sources, or one for each source; whole files without ranges.
-    pub(super) fn new(ranges: Vec<Range>) -> Self {
-        Self { present: ranges.first().copied(), next: ranges.into() }
+    /// One range for all sources, or one for each source; whole files without ranges. With a state, files in other states
+    /// fail.
+    pub(super) fn new(ranges: Vec<Range>, state: Option<[u8; 32]>) -> Self {
+        Self { present: ranges.first().copied(), next: ranges.into(), state }
+    }
+
+    /// State of every file.
+    pub(super) const fn state(&self) -> Option<[u8; 32]> {
+        self.state
+    }
+
+    /// Compares the state of a file before it is opened.
+    ///
+    /// # Errors
+    /// If the path leads to another file, or the file has changed.
+    pub(super) fn check_state(&self, path: &Path, facts: &Facts) -> Result<(), Failure> {
+        match self.state {
+            Some(state) if state_of_facts(facts) != Some(state) => Err(changed(path)),
+            _ => Ok(()),
+        }
     }
 
     /// Whether whole files are sent.

@@ -1,6 +1,8 @@
 //! Entries of a local source that another user swaps between their lookup and their opening.
 
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+
+use sabul_wire::control::{ListOptions, View};
 
 use super::*;
 use crate::source::{Found, Step, Walk};
@@ -236,4 +238,48 @@ fn entries_of_many_sources_can_be_opened_after_the_walk() {
     let texts: Vec<_> = files.iter().map(text_of).collect();
     assert_eq!(texts[0], Err(FailureCode::Changed), "another directory has the name of the source");
     assert!(texts[1..].iter().all(|text| *text == Ok(OWN.to_vec())), "{texts:?}");
+}
+
+/// The state of a file by its path, from a listing of states.
+fn state(path: &Path) -> Option<[u8; 32]> {
+    let options = ListOptions { states: true, literal: true, ..ListOptions::default() };
+    let place = vec![path.as_os_str().as_bytes().to_vec()];
+    let mut listing =
+        DirectoryListing::new(None, place, View::Tree, &options, Rules::default()).unwrap();
+    match listing.step() {
+        ListingStep::Seen(seen) => seen.outcome.unwrap().hash,
+        step => panic!("{step:?}"),
+    }
+}
+
+#[test]
+fn only_a_file_in_the_requested_state_is_sent() {
+    let dir = source_and_secrets();
+    let big = dir.path().join("d/big");
+    let wanted = state(&big);
+    assert!(wanted.is_some() && wanted == state(&big));
+    assert_ne!(wanted, state(&dir.path().join("out/big")));
+    let send = || {
+        let mut outlet = Record { block_bytes: BLOCK_BYTES, ..Record::default() };
+        let set = local(&[&big]).with_state(wanted);
+        let summary = send_files(set, BLOCK_BYTES, Have::default(), &mut outlet).unwrap();
+        let codes: Vec<_> = summary.failures.iter().map(|(_, failure)| failure.code).collect();
+        let bytes: usize = outlet.blocks.iter().map(Vec::len).sum();
+        (bytes >= OWN.len() * 10_000, codes)
+    };
+    assert_eq!(send(), (true, vec![]));
+    // Another file of the same size and time, through a link and by its name.
+    swap_for_link(dir.path(), "big");
+    assert_eq!(send(), (false, vec![FailureCode::Changed]));
+    fs::remove_file(&big).unwrap();
+    fs::hard_link(dir.path().join("out/big"), &big).unwrap();
+    assert_eq!(send(), (false, vec![FailureCode::Changed]));
+    fs::remove_file(&big).unwrap();
+    // A change in place that sets the old time again; moves change the change time of some file systems, too.
+    fs::rename(dir.path().join("own"), &big).unwrap();
+    let time = fs::metadata(&big).unwrap().modified().unwrap();
+    let file = File::options().write(true).open(&big).unwrap();
+    file.write_all_at(b"other", 0).unwrap();
+    file.set_times(FileTimes::new().set_modified(time)).unwrap();
+    assert_eq!(send(), (false, vec![FailureCode::Changed]));
 }

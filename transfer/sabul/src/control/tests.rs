@@ -254,6 +254,7 @@ async fn pending_requests_are_bounded_by_weight() {
         selected: false,
         growing: false,
         literal: false,
+        state: None,
     };
     for number in (1..512).step_by(2) {
         send(&mut far, Message::Open(Open { transfer: number, ..open.clone() })).await;

@@ -175,6 +175,7 @@ impl GetRequest {
             selected,
             growing,
             literal,
+            state,
         } = request.clone()
         else {
             return Err(Error::Cancelled);
@@ -194,7 +195,8 @@ impl GetRequest {
             let set = set(sources, recursive).with_patterns(!literal).with_ranges(ranges);
             let set = set.with_rules(rules?).with_archive_mode(archive);
             let set = set.with_hard_links(hard_links);
-            let mut set = set.with_links_out(links_out).with_growing(growing);
+            let set = set.with_links_out(links_out).with_growing(growing);
+            let mut set = set.with_state(state);
             if let Some(names) = names {
                 set = set.with_selection(Box::new(names), None);
             }

@@ -17,7 +17,7 @@ use crate::transfer::{Transfer, Work};
 /// Ranges queued for the application, and their bytes if there are several. Ours: hides the wake-ups of a slow reader.
 const WAITING_MAX: usize = 16;
 const WAITING_BYTES: u64 = 64 << 20;
-/// Bytes of a request besides sources and ranges: names and parameters of the controller.
+/// Bytes of a request besides sources and ranges: a state, names and parameters of the controller.
 const OTHER_BYTES: usize = 64 << 10;
 /// Most bytes of an encoded range and of the length of a name.
 const RANGE_BYTES: usize = 24;
@@ -28,6 +28,8 @@ pub struct RangeReads {
     options: TransferOptions,
     /// Ranges that are not requested yet.
     rest: VecDeque<(Vec<u8>, Range)>,
+    /// State of all files, if the ranges are of files in one state.
+    state: Option<[u8; 32]>,
     /// Number of the first range of the present request.
     first: usize,
     /// The present request.
@@ -62,9 +64,23 @@ impl Session {
         ranges: Vec<(Vec<u8>, Range)>,
         options: &TransferOptions,
     ) -> Result<RangeReads, Error> {
+        self.read_ranges_in_state(ranges, None, options).await
+    }
+
+    /// As [`Self::read_ranges`]. With a state, which is the hash of a listing of states, a range of a file in another state
+    /// fails; the peer compares before it opens the file, and again when the range is read.
+    ///
+    /// # Errors
+    /// As [`Self::read_ranges`].
+    pub async fn read_ranges_in_state(
+        &self,
+        ranges: Vec<(Vec<u8>, Range)>,
+        state: Option<[u8; 32]>,
+        options: &TransferOptions,
+    ) -> Result<RangeReads, Error> {
         let options = TransferOptions { sync: false, range: None, ..options.clone() };
         let (session, rest) = (self.clone(), ranges.into());
-        let mut reads = RangeReads { session, options, rest, first: 0, running: None };
+        let mut reads = RangeReads { session, options, rest, state, first: 0, running: None };
         reads.request().await?;
         Ok(reads)
     }
@@ -137,6 +153,7 @@ impl RangeReads {
             selected: false,
             growing: self.options.growing,
             literal: true,
+            state: self.state,
         };
         let (range_sender, ranges) = mpsc::channel(waiting.clamp(1, WAITING_MAX));
         let deliver = move |range| range_sender.blocking_send(range).is_ok();

@@ -66,6 +66,7 @@ impl HostilePeer {
                 selected: false,
                 growing: false,
                 literal: false,
+                state: None,
             },
             1 => Request::Stream { name: self.0.text() },
             2 => Request::Measure { bytes: Some(self.0.size()), millis: None },

@@ -151,6 +151,7 @@ fn a_ticket_holder_cannot_exhaust_the_memory_of_a_listener() {
             selected: false,
             growing: false,
             literal: false,
+            state: None,
         };
         // More sources than a request may have: rejected before decoding.
         let (ticket, served) = serving(Timeouts::default()).await;
@@ -193,6 +194,7 @@ fn ranges_without_a_source_of_their_own_are_refused() {
             selected: false,
             growing: false,
             literal,
+            state: None,
         };
         let refused = [
             request(&["a"], 2, true, false),

@@ -38,6 +38,9 @@ pub struct ListOptions {
     /// Only these entries and the directories above are listed, for the views of a copy; at most [`MAX_NAMED`].
     #[serde(deserialize_with = "bounds::optional_list::<_, _, MAX_NAMED>")]
     pub names: Option<Vec<Named>>,
+    /// The hash of each regular file is that of its state instead of its content, for the views of a copy. The state is what
+    /// a change of the content changes: size, times and inode number.
+    pub states: bool,
 }
 
 impl ListOptions {
@@ -138,7 +141,7 @@ pub struct Facts {
     pub owner: u32,
     /// Group id.
     pub group: u32,
-    /// BLAKE3 hash of the content of a regular file, if the listing was requested with hashes.
+    /// BLAKE3 hash of the content of a regular file, if the listing was requested with hashes; or of its state.
     pub hash: Option<[u8; 32]>,
     /// Extended attributes of a file or directory, if requested and readable.
     pub attributes: Option<SeenAttributes>,

@@ -85,6 +85,7 @@ fn each_byte_and_item_of_a_request_adds_to_its_weight() {
             selected: false,
             growing: false,
             literal: false,
+            state: None,
         })
     };
     let with_params = |params: &[(&str, &str)]| {
@@ -169,6 +170,7 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
             selected: false,
             growing: false,
             literal: false,
+            state: None,
         }))
     };
     let params = |count| {
@@ -430,8 +432,9 @@ fn file_requests_and_answers_have_the_documented_bytes() {
                 selected: true,
                 growing: false,
                 literal: false,
+                state: None,
             },
-            &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1, 0, 1, 1, 0, 0][..],
+            &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1, 0, 1, 1, 0, 0, 0][..],
         ),
         (
             Request::List {
@@ -443,9 +446,10 @@ fn file_requests_and_answers_have_the_documented_bytes() {
                     attributes: true,
                     literal: false,
                     names: Some(vec![Named { path: b"n".to_vec(), content: NamedContent::All }]),
+                    states: true,
                 },
             },
-            &[4, 1, 1, b'x', 4, 1, 0, 3, b'*', b'.', b'o', 1, 1, 0, 1, 1, 1, b'n', 2],
+            &[4, 1, 1, b'x', 4, 1, 0, 3, b'*', b'.', b'o', 1, 1, 0, 1, 1, 1, b'n', 2, 1],
         ),
         (
             Request::Remove { places: places.clone(), recursive: true, seen: vec![facts] },
