@@ -1,6 +1,7 @@
 //! TLS connection between two ends, shared by a reading and a writing task.
 
 pub(crate) mod incoming;
+pub(crate) mod packing;
 mod socket;
 
 use std::fmt;

@@ -36,7 +36,7 @@ use limits::HELLO;
 use limits::ITEM;
 pub use limits::{
     MAX_CHUNKS_BODY, MAX_GREETING, MAX_HAVE, MAX_LOGIN, MAX_MESSAGE, MAX_NAME, MAX_NAMES_BODY,
-    MAX_OPEN, MAX_SMALL, MAX_STATEMENT, MAX_TEXT, MAX_WORD, body_limit,
+    MAX_OPEN, MAX_SMALL, MAX_STATEMENT, MAX_TEXT, MAX_WORD, PACKED, body_limit, is_list,
 };
 pub use listing::{
     Expected, Facts, Identity, ListOptions, MAX_NAMED, MAX_PATTERN, MAX_PLACES, MAX_RULE_FILE,

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sabul_wire::DecodeError;
-use sabul_wire::control::{Message, body_length, body_limit};
+use sabul_wire::control::{MAX_MESSAGE, Message, PACKED, body_length, body_limit};
 use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::packing::unpacked;
 
 /// Bytes of length and kind of a message, needed before the rest is read.
 const HEADER_BYTES: usize = 5;
@@ -89,7 +91,12 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
                 }
             };
             if self.filled >= HEADER_BYTES && self.filled == length {
-                let message = Message::decode_body(&self.bytes[4..length]).map_err(bad)?;
+                let body = &self.bytes[4..length];
+                let message = match body[0] {
+                    PACKED if limit == MAX_MESSAGE => Message::decode_body(&unpacked(body)?),
+                    _ => Message::decode_body(body),
+                }
+                .map_err(bad)?;
                 self.filled = 0;
                 self.bytes.truncate(ROOM_KEPT);
                 self.bytes.shrink_to(ROOM_KEPT);
@@ -118,7 +125,7 @@ fn cut_short() -> ReadError {
 mod tests {
     use std::time::Duration;
 
-    use sabul_wire::control::{Failure, FailureCode, MAX_GREETING, MAX_MESSAGE, Seen};
+    use sabul_wire::control::{Failure, FailureCode, MAX_GREETING, Seen};
     use tokio::io::AsyncWriteExt;
 
     use super::*;

@@ -16,6 +16,7 @@ use super::ending::Ending;
 use super::router::Router;
 use super::sent::{Kept, Sent};
 use crate::budget::{NoMemory, Tally};
+use crate::connection::packing::packed;
 use crate::timeouts::Timeouts;
 
 /// Most bytes of queued small messages. Ours: minutes of reports; a peer with a longer queue does
@@ -130,6 +131,7 @@ impl Outbox {
     pub(super) fn put(&self, message: &Message) -> Result<(), NotSent> {
         let mut bytes = Vec::new();
         message.encode(&mut bytes).map_err(NotSent::Unfit)?;
+        let mut bytes = packed(bytes);
         bytes.shrink_to_fit();
         let size = bytes.len() + ITEM_BYTES;
         let memory = self.memory.hold(size).map_err(NotSent::NoMemory)?;
@@ -147,6 +149,7 @@ impl Outbox {
     pub(super) async fn put_bulk(&self, message: &Message) -> Result<(), NotSent> {
         let mut bytes = Vec::new();
         message.encode(&mut bytes).map_err(NotSent::Unfit)?;
+        let mut bytes = packed(bytes);
         bytes.shrink_to_fit();
         let size = u32::try_from(bytes.len()).map_or(BULK_OUT, |size| size.min(BULK_OUT));
         let bulk = Arc::clone(&self.bulk);

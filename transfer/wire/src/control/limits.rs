@@ -33,7 +33,7 @@ pub const fn body_limit(kind: u8) -> usize {
         HELLO | WELCOME | JOIN | CHOOSE | RESUME | RESUMED | REGISTER | CALL => MAX_GREETING,
         OFFER | LOGIN => MAX_LOGIN,
         OPEN => MAX_OPEN,
-        SEEN | DELTA | HASHED => MAX_MESSAGE,
+        SEEN | DELTA | HASHED | PACKED => MAX_MESSAGE,
         CHUNKS => MAX_CHUNKS_BODY,
         HAVE => MAX_HAVE,
         NAMES | TO_HASH => MAX_NAMES_BODY,
@@ -41,6 +41,14 @@ pub const fn body_limit(kind: u8) -> usize {
         STATEMENT => MAX_STATEMENT + 16,
         _ => MAX_SMALL,
     }
+}
+
+/// First byte of a compressed body; no message has this kind.
+pub const PACKED: u8 = 255;
+
+/// Whether messages of this kind carry lists, which may be compressed.
+pub const fn is_list(kind: u8) -> bool {
+    matches!(kind, OPEN | SEEN | HAVE | NAMES | TO_HASH)
 }
 
 /// Positions of variants in [`super::Message`]; postcard writes the position as the first byte.
