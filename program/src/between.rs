@@ -204,18 +204,7 @@ impl<'a> Between<'a> {
         interrupt: &Interrupt,
         last: &mut Option<Value>,
     ) -> Result<u8, CliError> {
-        if args.channel.carrier == CarrierArg::Ssh {
-            return Err(unsupported("--carrier ssh"));
-        }
-        if args.channel.relay && args.channel.carrier == CarrierArg::Udp {
-            let text = "--relay between two other machines needs TCP; leave out --carrier udp";
-            return Err(CliError::usage(text));
-        }
-        if let Some(flag) =
-            args::given(name, OWN_FLAGS).iter().find_map(|word| unsupported_flag(word))
-        {
-            return Err(unsupported(flag));
-        }
+        check_flags(name, args)?;
         let drivers = self.drivers()?;
         let mut code = exit::FAILED;
         for (turn, (driver, account)) in drivers.into_iter().enumerate() {
@@ -317,7 +306,7 @@ impl<'a> Between<'a> {
     }
 
     /// Returns the flags of the command line that concern the copy, and the places.
-    pub(crate) fn words_at(
+    fn words_at(
         &self,
         name: &str,
         args: &CopyArgs,
@@ -334,12 +323,33 @@ impl<'a> Between<'a> {
                 words.push("--carrier=tcp".to_owned());
             }
         }
-        words.push("--".to_owned());
+        words.extend(self.places_at(driver)?);
+        Ok(words)
+    }
+
+    /// Returns the places as the machine that runs the copy writes them, after `--`.
+    pub(crate) fn places_at(&self, driver: Driver) -> Result<Vec<String>, CliError> {
+        let mut words = vec!["--".to_owned()];
         for source in &self.sources {
             words.push(place(source, driver == Driver::Source)?);
         }
         words.push(place(&self.destination, driver == Driver::Destination)?);
         Ok(words)
+    }
+}
+
+/// Rejects flags of one session, or for files of this machine.
+pub(crate) fn check_flags(name: &str, args: &CopyArgs) -> Result<(), CliError> {
+    if args.channel.carrier == CarrierArg::Ssh {
+        return Err(unsupported("--carrier ssh"));
+    }
+    if args.channel.relay && args.channel.carrier == CarrierArg::Udp {
+        let text = "--relay between two other machines needs TCP; leave out --carrier udp";
+        return Err(CliError::usage(text));
+    }
+    match args::given(name, OWN_FLAGS).iter().find_map(|word| unsupported_flag(word)) {
+        Some(flag) => Err(unsupported(flag)),
+        None => Ok(()),
     }
 }
 
@@ -409,7 +419,7 @@ fn place(place: &Place<'_>, is_local: bool) -> Result<String, CliError> {
     }
 }
 
-fn in_text(word: &OsStr) -> Result<String, CliError> {
+pub(crate) fn in_text(word: &OsStr) -> Result<String, CliError> {
     word.to_str().map(str::to_owned).ok_or_else(|| {
         let shown = OsString::from(word);
         CliError::usage(format!(
@@ -505,6 +515,11 @@ fn failed(args: &CopyArgs, error: &CliError) -> Result<Value, CliError> {
     copy.errors.push(json::error(error));
     let line = LineBuilder::default().line(CopyEvent::Done(Box::new(copy)));
     serde_json::to_value(&line).map_err(|error| CliError::failed(error.to_string()))
+}
+
+/// Prints the document of a copy that ended without one, if it was requested.
+pub(crate) fn print_failed(args: &CopyArgs, error: &CliError) -> Result<(), CliError> {
+    if args.json || args.json_lines { print_done(args, failed(args, error)?) } else { Ok(()) }
 }
 
 /// Prints the end of the copy: as the last line, or as the document of `--json`.

@@ -7,6 +7,7 @@
 mod chunks;
 mod division;
 mod messages;
+mod options;
 mod pairs;
 mod worker;
 
@@ -14,8 +15,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sabul::internal::Server;
 use sabul::internal::ssh::{self, RemoteCommand, UploadObserver};
+use sabul::internal::{Server, escape_pattern};
 use sabul_content::Printable;
 use sabul_front::lines::{CopyEvent, LineBuilder};
 use sabul_units::{count, show_bytes, show_rate};
@@ -32,9 +33,9 @@ use crate::interrupt::Interrupt;
 use crate::progress::Meter;
 use crate::upload::UploadProgress;
 use crate::{json, output};
-use chunks::CHUNK;
+use chunks::{CHUNK, FILE_MAX};
 use division::{Division, Orders, Wanted};
-use messages::{Answer, Order};
+use messages::{Answer, Names, Order};
 use pairs::HostPair;
 
 /// Smallest file that several pairs copy. Ours: one chunk for each of two pairs.
@@ -68,8 +69,8 @@ pub(crate) async fn run_or(
 }
 
 async fn copy(args: &CpArgs, file: &Path) -> Result<u8, CliError> {
-    refuse_options(args)?;
     let hosts = pairs::read(file)?;
+    options::check(args, hosts.len())?;
     let copy = &args.copy;
     let between = Between::of(copy)?.ok_or_else(|| {
         CliError::usage(
@@ -79,12 +80,44 @@ async fn copy(args: &CpArgs, file: &Path) -> Result<u8, CliError> {
     check_hosts(&between, &hosts)?;
     let interrupt = Interrupt::listen()?;
     let started = Instant::now();
-    let is_quiet = copy.quiet || copy.json || copy.json_lines;
-    let meter = Meter::new(is_quiet, false);
+    let striped = stripe(copy, &between, &hosts, &interrupt).await;
+    let Striped { division, pair } = striped.inspect_err(|error| {
+        // A failure to print is followed by the error itself.
+        let _ = between::print_failed(copy, error);
+    })?;
+    if !is_quiet(copy) && division.files > 0 {
+        output::note(format_args!("the rest, from {pair}:"));
+    }
+    let last = between.by(&pair.source, &pair.destination);
+    let sums = Sums { files: division.files, bytes: division.bytes, started };
+    last.run_with("cp", copy, &interrupt, |done| sums.add_to(done)).await
+}
+
+const fn is_quiet(args: &CopyArgs) -> bool {
+    args.quiet || args.json || args.json_lines
+}
+
+/// Result of the pairs, and a pair that still works.
+struct Striped {
+    division: Division,
+    pair: HostPair,
+}
+
+/// Copies the large files by all pairs.
+async fn stripe(
+    args: &CopyArgs,
+    between: &Between<'_>,
+    hosts: &[HostPair],
+    interrupt: &Interrupt,
+) -> Result<Striped, CliError> {
+    let started = Instant::now();
+    let meter = Meter::new(is_quiet(args), false);
     let striped = async {
-        let pairs = start(copy, &between, &hosts).await?;
-        let wanted = list(copy, &between, &pairs).await?;
-        let lines = copy.json_lines.then(LineBuilder::default);
+        let pairs = start(args, between, hosts).await?;
+        let wanted = list(args, between, &pairs).await?;
+        let is_alone = between.source_paths().len() == 1;
+        let pairs = meet(pairs, &wanted, is_alone).await?;
+        let lines = args.json_lines.then(LineBuilder::default);
         Ok::<_, CliError>(divide(pairs, wanted, &meter, lines.as_ref()).await)
     };
     let (division, hosts) = tokio::select! {
@@ -94,35 +127,10 @@ async fn copy(args: &CpArgs, file: &Path) -> Result<u8, CliError> {
         }
     };
     meter.clear();
-    report(is_quiet, &division, &hosts, started.elapsed());
-    let Some((pair, _)) = hosts.iter().find(|(_, works)| *works) else {
-        return Err(CliError::lost("all pairs of hosts were lost; run the same command again"));
-    };
-    if !is_quiet && division.files > 0 {
-        output::note(format_args!("the rest, from {pair}:"));
-    }
-    let last = between.by(&pair.source, &pair.destination);
-    let sums = Sums { files: division.files, bytes: division.bytes, started };
-    last.run_with("cp", copy, &interrupt, |done| sums.add_to(done)).await
-}
-
-/// Rejects options that mean one copy by one pair.
-fn refuse_options(args: &CpArgs) -> Result<(), CliError> {
-    let copy = &args.copy;
-    let flags = [
-        (args.again, "--again"),
-        (args.bag, "--bag"),
-        (copy.chmod.is_some(), "--chmod"),
-        (copy.read_back, "--read-back"),
-        (copy.growing, "--growing"),
-        (copy.channel.relay, "--relay"),
-        (copy.channel.has_ticket(), "--ticket"),
-    ];
-    match flags.iter().find(|(is_given, _)| *is_given) {
-        Some((_, flag)) => Err(CliError::usage(format!(
-            "{flag} is not supported with --stripe; leave it out, or copy by one pair of hosts"
-        ))),
-        None => Ok(()),
+    report(is_quiet(args), &division, &hosts, started.elapsed());
+    match hosts.into_iter().find(|(_, works)| *works) {
+        Some((pair, _)) => Ok(Striped { division, pair }),
+        None => Err(CliError::lost("all pairs of hosts were lost; run the same command again")),
     }
 }
 
@@ -151,6 +159,15 @@ fn report(is_quiet: bool, division: &Division, hosts: &[(HostPair, bool)], time:
     for (path, why) in &division.failed {
         output::error(format_args!(
             "{}: not striped: {}; one pair copies the file",
+            Printable(path.as_bytes()),
+            Printable(why.as_bytes())
+        ));
+    }
+    for (&number, (files, path, why)) in &division.apart {
+        let Some((pair, _)) = hosts.get(number) else { continue };
+        output::error(format_args!(
+            "{pair}: left {} to other pairs: {}: {}",
+            count(*files, "file"),
             Printable(path.as_bytes()),
             Printable(why.as_bytes())
         ));
@@ -216,12 +233,15 @@ struct Pair {
     ticket: String,
     server: Option<Started>,
     child: Child,
-    /// Orders; the end of this pipe ends the destination host.
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    /// Orders, whose end ends the destination host; `None` once the pair is lost.
+    orders: Option<mpsc::UnboundedSender<Order>>,
+    /// Answers; `None` once a task reads them.
+    output: Option<BufReader<ChildStdout>>,
+    /// Time of the last answer.
+    answered: Instant,
 }
 
-/// Connects all pairs. A pair that cannot be connected takes no part.
+/// Connects all pairs. A pair that cannot be connected takes no part. The pair with the named destination is the first.
 async fn start(
     args: &CopyArgs,
     between: &Between<'_>,
@@ -239,6 +259,8 @@ async fn start(
             }
         }
     }
+    let named = between.accounts().map_or("", |(_, destination)| destination);
+    pairs.sort_by_key(|pair: &Pair| pair.hosts.destination != named);
     match failed {
         Some(error) if pairs.is_empty() => Err(error),
         _ => Ok(pairs),
@@ -256,9 +278,8 @@ async fn start_one(
     let (ticket, server) = between::start(args, &source, &observer).await?;
     let ticket = ticket.to_string();
     let mut flags = vec!["--pieces".to_owned()];
-    if let Some(limit) = args.bwlimit {
-        flags.push(format!("--bwlimit={}", limit.0 / pairs as u64));
-    }
+    flags.extend(options::limit(args, pairs).map(|limit| format!("--bwlimit={}", limit.0)));
+    flags.extend(options::of_pieces()?);
     let RemoteCommand { child, input, mut output } =
         run_at(args, between, hosts, &ticket, &flags, &observer).await?;
     match read_answer(&mut output).await {
@@ -270,10 +291,146 @@ async fn start_one(
             )));
         }
     }
-    Ok(Pair { hosts: hosts.clone(), ticket, server, child, input, output })
+    let (orders, output) = (Some(write_orders(input)), Some(output));
+    Ok(Pair {
+        hosts: hosts.clone(),
+        ticket,
+        server,
+        child,
+        orders,
+        output,
+        answered: Instant::now(),
+    })
 }
 
-/// Runs `sabul cp` at a destination host, with these flags and those of the command line.
+/// Writes orders to a destination host, which ends if none comes for some time.
+fn write_orders(mut input: ChildStdin) -> mpsc::UnboundedSender<Order> {
+    let (orders, mut queue) = mpsc::unbounded_channel::<Order>();
+    let mut alive = tokio::time::interval(worker::ALIVE_INTERVAL);
+    tokio::spawn(async move {
+        loop {
+            let order = tokio::select! {
+                order = queue.recv() => match order {
+                    Some(order) => order,
+                    None => break,
+                },
+                _ = alive.tick() => Order::Alive,
+            };
+            let Ok(mut line) = serde_json::to_vec(&order) else { continue };
+            line.push(b'\n');
+            if input.write_all(&line).await.is_err() {
+                break;
+            }
+        }
+    });
+    orders
+}
+
+/// Lets the destination hosts open the destination, and keeps the pairs whose hosts share it.
+async fn meet(
+    mut pairs: Vec<Pair>,
+    wanted: &[Wanted],
+    is_alone: bool,
+) -> Result<Vec<Pair>, CliError> {
+    // The destination may then be the name of the file.
+    let is_single = is_alone && wanted.iter().all(|file| file.names.is_alone());
+    let [first, others @ ..] = &mut pairs[..] else { return Ok(pairs) };
+    if wanted.is_empty() {
+        return Ok(pairs);
+    }
+    let probe = match first.answer_to(Order::Prepare { is_single }).await {
+        Some(Answer::Prepared { probe }) => probe,
+        answer => {
+            let why = why(answer);
+            return Err(CliError::failed(format!("'{}': {why}", first.hosts.destination)));
+        }
+    };
+    let joining = others.iter_mut().map(|pair| {
+        let probe = probe.clone();
+        pair.answer_to(Order::Join { is_single, probe })
+    });
+    let mut joined = vec![None];
+    for answer in futures_util::future::join_all(joining).await {
+        joined.push((!matches!(answer, Some(Answer::Joined))).then(|| why(answer)));
+    }
+    first.send(Order::Settle);
+    let mut met = Vec::new();
+    for (pair, apart) in pairs.into_iter().zip(joined) {
+        match apart {
+            None => met.push(pair),
+            Some(why) => {
+                output::error(format_args!(
+                    "{}: takes no part: '{}': {}",
+                    pair.hosts,
+                    pair.hosts.destination,
+                    Printable(why.as_bytes())
+                ));
+                pair.stop().await;
+            }
+        }
+    }
+    Ok(met)
+}
+
+/// Why a host cannot take part.
+fn why(answer: Option<Answer>) -> String {
+    match answer {
+        Some(Answer::Apart { error }) => error,
+        _ => "it does not answer; its message is above".to_owned(),
+    }
+}
+
+impl Pair {
+    fn send(&self, order: Order) {
+        // The end of a pair is an event of its own.
+        if let Some(orders) = &self.orders {
+            let _ = orders.send(order);
+        }
+    }
+
+    /// Sends an order and returns its answer; `None` if none comes.
+    async fn answer_to(&mut self, order: Order) -> Option<Answer> {
+        self.send(order);
+        let output = self.output.as_mut()?;
+        let answer = async {
+            loop {
+                match read_answer(output).await {
+                    Some(Answer::Alive) => {}
+                    answer => return answer,
+                }
+            }
+        };
+        tokio::time::timeout(SILENCE_MAX, answer).await.ok().flatten()
+    }
+
+    /// Starts the task that reads answers. The end of the answers is `None`.
+    fn listen(&mut self, number: usize, answers: mpsc::UnboundedSender<(usize, Option<Answer>)>) {
+        self.answered = Instant::now();
+        let Some(mut output) = self.output.take() else { return };
+        tokio::spawn(async move {
+            loop {
+                let answer = read_answer(&mut output).await;
+                let is_end = answer.is_none();
+                if answers.send((number, answer)).is_err() || is_end {
+                    break;
+                }
+            }
+        });
+    }
+
+    /// Ends the hosts of the pair.
+    async fn stop(mut self) {
+        drop(self.orders.take());
+        if tokio::time::timeout(STOP_TIMEOUT, self.child.wait()).await.is_err() {
+            let _ = self.child.start_kill();
+        }
+        if let Some(server) = self.server {
+            server.close().await;
+        }
+    }
+}
+
+/// Runs `sabul cp` at a destination host with these flags.
 async fn run_at(
     args: &CopyArgs,
     between: &Between<'_>,
@@ -285,12 +442,7 @@ async fn run_at(
     let order = args.ssh.order(&hosts.destination, args.channel.carrier, observer);
     let mut words = vec!["cp".to_owned(), "--stdio".to_owned()];
     words.extend(flags.iter().cloned());
-    let given = between.words_at("cp", args, Driver::Destination)?;
-    // A flag with a value is one word.
-    let is_replaced = |word: &String| {
-        word.starts_with("--bwlimit=") && flags.iter().any(|flag| flag.starts_with("--bwlimit="))
-    };
-    words.extend(given.into_iter().filter(|word| !is_replaced(word)));
+    words.extend(between.places_at(Driver::Destination)?);
     let mut command = ssh::run(&order, &words).await?;
     // A command that has ended is reported by its missing answer.
     let _ = command.input.write_all(format!("{ticket}\n").as_bytes()).await;
@@ -340,7 +492,8 @@ async fn list(
     let Some(first) = pairs.first() else { return Ok(Vec::new()) };
     let held = Arc::new(Held::default());
     let observer: Arc<dyn UploadObserver> = Arc::clone(&held) as Arc<dyn UploadObserver>;
-    let flags = ["--dry-run", "--json", "--quiet"].map(str::to_owned);
+    let mut flags = ["--dry-run", "--json", "--quiet"].map(str::to_owned).to_vec();
+    flags.extend(options::of_list()?);
     let command = run_at(args, between, &first.hosts, &first.ticket, &flags, &observer).await?;
     let RemoteCommand { mut child, input, mut output } = command;
     let mut text = Vec::new();
@@ -358,42 +511,57 @@ async fn list(
             show_bytes(LIST_MAX)
         )));
     };
-    Ok(wanted(&document, &between.source_paths()))
+    let (wanted, unnamed) = wanted(&document, &between.source_paths());
+    if unnamed > 0 && !is_quiet(args) {
+        output::note(format_args!(
+            "{} of patterns: one pair copies them; name files or folders without patterns for --stripe",
+            count(unnamed, "large file")
+        ));
+    }
+    Ok(wanted)
 }
 
-/// Returns the large files of the document of a dry run. Names that are not plain text are left to the last copy, as are
-/// the failures of the document.
-fn wanted(document: &Value, sources: &[&str]) -> Vec<Wanted> {
+/// Returns the large files of the document of a dry run, and the number of those that a pattern names. Names that are not
+/// plain text are left to the last copy, as are the failures of the document.
+fn wanted(document: &Value, sources: &[&str]) -> (Vec<Wanted>, u64) {
+    let mut unnamed = 0;
     let empty = Vec::new();
     let entries = document["entries"].as_array().unwrap_or(&empty);
     let is_file = |entry: &Value| matches!(entry["what"].as_str(), Some("send" | "replace"));
     let large = entries.iter().filter(|entry| is_file(entry));
-    large
+    let wanted = large
         .filter_map(|entry| {
-            let bytes = entry["bytes"].as_u64().filter(|bytes| *bytes >= STRIPED_FROM)?;
+            let bytes = entry["bytes"].as_u64()?;
+            if !(STRIPED_FROM..=FILE_MAX).contains(&bytes) {
+                return None;
+            }
             let to = entry["path"].as_str()?;
             let is_plain = |letter: char| letter != '\\' && letter != char::REPLACEMENT_CHARACTER;
             if !to.chars().all(is_plain) {
                 return None;
             }
-            let (from, is_single) = source_of(to, sources)?;
-            Some(Wanted { from, to: to.to_owned(), bytes, is_single })
+            let names = names_of(to, sources);
+            unnamed += u64::from(names.is_none());
+            Some(Wanted { names: names?, bytes })
         })
-        .collect()
+        .collect();
+    (wanted, unnamed)
 }
 
-/// Path of the source of a name in the copy, and whether the name is that of the only source.
-fn source_of(name: &str, sources: &[&str]) -> Option<(String, bool)> {
+/// The source of a name in the copy; `None` for a match of a pattern.
+fn names_of(name: &str, sources: &[&str]) -> Option<Names> {
+    let to = name.to_owned();
     if let [source] = sources
         && means_content(source.as_bytes())
     {
-        let separator = if source.is_empty() || source.ends_with('/') { "" } else { "/" };
-        return Some((format!("{source}{separator}{name}"), false));
+        let is_pattern = escape_pattern(source.as_bytes()) != source.as_bytes();
+        let below = Some(to.clone());
+        return (!is_pattern).then(|| Names { source: (*source).to_owned(), below, to });
     }
     let top = name.split('/').next()?;
     let source = sources.iter().find(|source| source.rsplit('/').next() == Some(top))?;
-    let rest = &name[top.len()..];
-    Some((format!("{source}{rest}"), rest.is_empty() && sources.len() == 1))
+    let below = name[top.len()..].strip_prefix('/').map(str::to_owned);
+    Some(Names { source: (*source).to_owned(), below, to })
 }
 
 /// Divides the files among the pairs, whose processes have ended afterwards. Returns the division and the hosts of all
@@ -407,11 +575,10 @@ async fn divide(
     let (answer_sender, mut answers) = mpsc::unbounded_channel();
     let started = Instant::now();
     let mut division = Division::new(wanted, pairs.len());
-    let mut links: Vec<Link> = pairs
-        .into_iter()
-        .enumerate()
-        .map(|(number, pair)| Link::start(number, pair, answer_sender.clone()))
-        .collect();
+    let mut links = pairs;
+    for (number, pair) in links.iter_mut().enumerate() {
+        pair.listen(number, answer_sender.clone());
+    }
     let mut tick = tokio::time::interval(TICK);
     let mut ticks = 0_u64;
     send(&links, division.supply(Duration::ZERO));
@@ -419,7 +586,7 @@ async fn divide(
         let mut lost = None;
         tokio::select! {
             Some((number, answer)) = answers.recv() => {
-                let link: &mut Link = &mut links[number];
+                let link: &mut Pair = &mut links[number];
                 link.answered = Instant::now();
                 match answer {
                     Some(answer) => send(&links, division.answer(number, answer, started.elapsed())),
@@ -435,7 +602,7 @@ async fn divide(
                     let (bytes, bytes_total) = (division.written, division.total);
                     json::print_event(lines, CopyEvent::Striped { bytes, bytes_total, pairs });
                 }
-                let is_silent = |link: &Link| {
+                let is_silent = |link: &Pair| {
                     link.orders.is_some() && link.answered.elapsed() > SILENCE_MAX
                 };
                 lost = links.iter().position(is_silent).map(|number| (number, "no answer for 60 s"));
@@ -449,7 +616,7 @@ async fn divide(
         }
     }
     let hosts = links.iter().map(|link| (link.hosts.clone(), link.orders.is_some())).collect();
-    futures_util::future::join_all(links.into_iter().map(Link::stop)).await;
+    futures_util::future::join_all(links.into_iter().map(Pair::stop)).await;
     (division, hosts)
 }
 
@@ -460,65 +627,10 @@ fn show(division: &Division, time: Duration, pairs: usize, meter: &Meter) {
     meter.say(format!("{written} of {total}, {rate}, {}", count(pairs as u64, "pair")));
 }
 
-/// Sends orders to the pairs. The end of a pair is an event of its own.
-fn send(links: &[Link], orders: Orders) {
+/// Sends orders to the pairs.
+fn send(links: &[Pair], orders: Orders) {
     for (number, order) in orders {
-        if let Some(sender) = &links[number].orders {
-            let _ = sender.send(order);
-        }
-    }
-}
-
-/// Connection to the destination host of a pair.
-struct Link {
-    hosts: HostPair,
-    /// `None` once the pair is lost.
-    orders: Option<mpsc::UnboundedSender<Order>>,
-    /// Time of the last answer.
-    answered: Instant,
-    server: Option<Started>,
-    child: Child,
-}
-
-impl Link {
-    /// Starts the tasks that write orders and read answers. The end of the answers is `None`.
-    fn start(
-        number: usize,
-        pair: Pair,
-        answers: mpsc::UnboundedSender<(usize, Option<Answer>)>,
-    ) -> Self {
-        let Pair { hosts, server, child, mut input, mut output, .. } = pair;
-        let (orders, mut queue) = mpsc::unbounded_channel::<Order>();
-        tokio::spawn(async move {
-            while let Some(order) = queue.recv().await {
-                let Ok(mut line) = serde_json::to_vec(&order) else { continue };
-                line.push(b'\n');
-                if input.write_all(&line).await.is_err() {
-                    break;
-                }
-            }
-        });
-        tokio::spawn(async move {
-            loop {
-                let answer = read_answer(&mut output).await;
-                let is_end = answer.is_none();
-                if answers.send((number, answer)).is_err() || is_end {
-                    break;
-                }
-            }
-        });
-        Self { hosts, orders: Some(orders), answered: Instant::now(), server, child }
-    }
-
-    /// Ends the hosts of the pair.
-    async fn stop(mut self) {
-        drop(self.orders.take());
-        if tokio::time::timeout(STOP_TIMEOUT, self.child.wait()).await.is_err() {
-            let _ = self.child.start_kill();
-        }
-        if let Some(server) = self.server {
-            server.close().await;
-        }
+        links[number].send(order);
     }
 }
 
@@ -528,15 +640,17 @@ mod tests {
 
     #[test]
     fn names_in_a_copy_lead_to_their_sources() {
-        let of = |name, sources: &[&str]| source_of(name, sources);
-        let found = |path: &str, is_single| Some((path.to_owned(), is_single));
-        assert_eq!(of("d/a", &["x/d"]), found("x/d/a", false));
-        assert_eq!(of("a/b", &["x/d/"]), found("x/d/a/b", false));
-        assert_eq!(of("a/b", &["."]), found("./a/b", false));
-        assert_eq!(of("a", &[""]), found("a", false));
-        assert_eq!(of("big", &["x/big"]), found("x/big", true));
-        assert_eq!(of("big", &["/y", "/x/big"]), found("/x/big", false));
+        let of = |name, sources: &[&str]| names_of(name, sources).map(|names| names.from());
+        let found = |path: &str| Some(path.to_owned());
+        assert_eq!(of("d/a", &["x/d"]), found("x/d/a"));
+        assert_eq!(of("a/b", &["x/d/"]), found("x/d/a/b"));
+        assert_eq!(of("a/b", &["."]), found("./a/b"));
+        assert_eq!(of("a", &[""]), found("a"));
+        assert_eq!(of("big", &["x/big"]), found("x/big"));
+        assert_eq!(of("big", &["/y", "/x/big"]), found("/x/big"));
         assert_eq!(of("other", &["x/*.nc"]), None);
+        assert!(names_of("big", &["x/big"]).unwrap().is_alone());
+        assert!(!names_of("d/big", &["x/d"]).unwrap().is_alone());
     }
 
     #[test]
@@ -546,13 +660,18 @@ mod tests {
             entry("d", "make", 0),
             entry("d/large", "send", STRIPED_FROM),
             entry("d/old", "replace", 1 << 40),
+            entry("d/huge", "send", FILE_MAX + 1),
             entry("d/small", "send", STRIPED_FROM - 1),
             entry("d/same", "keep", 0),
             entry("d/\\xff", "send", 1 << 40),
         ] });
-        let names: Vec<_> = wanted(&document, &["x/d"]).into_iter().map(|file| file.from).collect();
+        let names: Vec<_> =
+            wanted(&document, &["x/d"]).0.into_iter().map(|file| file.names.from()).collect();
         assert_eq!(names, ["x/d/large", "x/d/old"]);
-        assert_eq!(wanted(&Value::Null, &["x"]), []);
+        assert_eq!(wanted(&Value::Null, &["x"]), (vec![], 0));
+        for pattern in ["y/*", "y/[d]/"] {
+            assert_eq!(wanted(&document, &[pattern]), (vec![], 2), "{pattern}");
+        }
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 /// Bytes of a chunk. Ours: a request holds 16 chunks in memory, and the last chunk of a slow pair delays the file little.
 pub(super) const CHUNK: u64 = 4 << 20;
+/// Largest file that is divided. Ours: its chunks take 64 MiB of memory.
+pub(super) const FILE_MAX: u64 = 16 << 40;
 
 /// State of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

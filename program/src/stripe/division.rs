@@ -10,7 +10,7 @@ use std::time::Duration;
 use sabul_units::key::rounded;
 
 use super::chunks::{CHUNK, Chunks, Run};
-use super::messages::{Answer, Order};
+use super::messages::{Answer, Names, Order};
 
 /// Fewest and most chunks of a request. Ours: 16 MiB and 4 GiB.
 const SPAN: (usize, usize) = (4, 1024);
@@ -18,19 +18,18 @@ const SPAN: (usize, usize) = (4, 1024);
 const SPAN_S: f64 = 0.5;
 /// Chunks in the measurement of a rate.
 const MEASURED: usize = 16;
+/// Files begin while the others are not larger than this. Ours: bounds the memory for chunks.
+const BEGUN_BYTES: u64 = 16 << 40;
+/// Reason for a file of which a lost pair wrote a part.
+const UNFLUSHED: &str = "its data was not flushed";
 /// A late chunk is copied twice if its pair needs more than this many times the time of the second pair.
 const LATE: f64 = 2.0;
 
 /// A file to copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
-    /// Path of the source.
-    pub(super) from: String,
-    /// Path below the destination.
-    pub(super) to: String,
+    pub(super) names: Names,
     pub(super) bytes: u64,
-    /// The destination may be the name of the file.
-    pub(super) is_single: bool,
 }
 
 /// Orders for pairs.
@@ -54,7 +53,8 @@ struct Active {
     /// Pair that created the part and will give it its name.
     owner: usize,
     part: String,
-    bytes: u64,
+    /// State of the source that the owner found.
+    state: [u8; 32],
     chunks: Chunks,
     /// Pairs that were ordered to open the part.
     openers: BTreeSet<usize>,
@@ -87,6 +87,8 @@ pub(super) struct Division {
     pub(super) written: u64,
     /// Files that failed, with the reason.
     pub(super) failed: Vec<(String, String)>,
+    /// Pairs that could not copy files which others copy: number of these files, and the first one with the reason.
+    pub(super) apart: BTreeMap<usize, (u64, String, String)>,
 }
 
 impl Pair {
@@ -112,7 +114,7 @@ impl Pair {
 impl Division {
     pub(super) fn new(wanted: Vec<Wanted>, pairs: usize) -> Self {
         Self {
-            total: wanted.iter().map(|file| file.bytes).sum(),
+            total: wanted.iter().fold(0, |sum, file| sum.saturating_add(file.bytes)),
             wanted: wanted.into(),
             active: BTreeMap::new(),
             pairs: std::iter::repeat_with(Pair::default).take(pairs).collect(),
@@ -121,6 +123,7 @@ impl Division {
             bytes: 0,
             written: 0,
             failed: Vec::new(),
+            apart: BTreeMap::new(),
         }
     }
 
@@ -138,8 +141,14 @@ impl Division {
     /// Takes the answer of a pair.
     pub(super) fn answer(&mut self, pair: usize, answer: Answer, now: Duration) -> Orders {
         let mut orders = match answer {
-            Answer::Ready | Answer::Alive => Orders::new(),
-            Answer::Begun { file, bytes, part } => self.begun(pair, file, bytes, part),
+            Answer::Ready
+            | Answer::Alive
+            | Answer::Prepared { .. }
+            | Answer::Joined
+            | Answer::Apart { .. } => Orders::new(),
+            Answer::Begun { file, bytes, part, state } => {
+                self.begun(pair, file, bytes, (part, state))
+            }
             Answer::Left { file } => self.leave(file, None),
             Answer::Written { file, chunk } => self.note_written(pair, file, chunk, now),
             Answer::Flushed { file } => self.flushed(pair, file),
@@ -160,20 +169,34 @@ impl Division {
             if active.owner == pair {
                 orders.extend(self.leave(file, Some("its pair of hosts was lost".to_owned())));
             } else {
-                orders.extend(self.without(pair, file));
+                orders.extend(self.without(pair, file, UNFLUSHED));
             }
         }
         orders.extend(self.supply(now));
         orders
     }
 
-    fn begun(&mut self, pair: usize, file: u32, bytes: u64, part: String) -> Orders {
-        let Some(active) = self.active.get_mut(&file).filter(|active| active.owner == pair) else {
+    /// The owner has created the part. A size other than that of the list is that of another state of the file.
+    fn begun(
+        &mut self,
+        pair: usize,
+        file: u32,
+        bytes: u64,
+        (part, state): (String, [u8; 32]),
+    ) -> Orders {
+        let Some(active) = self
+            .active
+            .get_mut(&file)
+            .filter(|active| active.owner == pair && matches!(active.stage, Stage::Beginning))
+        else {
             return Orders::new();
         };
-        self.total = (self.total + bytes).saturating_sub(active.wanted.bytes);
-        active.wanted.bytes = bytes;
-        (active.bytes, active.part, active.chunks) = (bytes, part, Chunks::new(bytes));
+        let listed = active.wanted.bytes;
+        if bytes != listed {
+            let why = format!("it has {bytes} bytes, but {listed} when the files were listed");
+            return self.leave(file, Some(why));
+        }
+        (active.part, active.state, active.chunks) = (part, state, Chunks::new(bytes));
         active.stage = Stage::Copying;
         active.openers.insert(pair);
         self.flush_if_complete(file)
@@ -186,8 +209,9 @@ impl Division {
             return Orders::new();
         }
         if let Some(bytes) = active.chunks.written(chunk, pair) {
-            self.pairs[pair].bytes += bytes;
-            self.written += bytes;
+            let of_pair = &mut self.pairs[pair].bytes;
+            *of_pair = of_pair.saturating_add(bytes);
+            self.written = self.written.saturating_add(bytes);
         }
         self.flush_if_complete(file)
     }
@@ -219,24 +243,32 @@ impl Division {
     fn published(&mut self, file: u32) -> Orders {
         if let Some(active) = self.active.remove(&file) {
             self.files += 1;
-            self.bytes += active.bytes;
+            self.bytes = self.bytes.saturating_add(active.wanted.bytes);
         }
         Orders::new()
     }
 
     fn fail(&mut self, pair: usize, file: u32, error: String) -> Orders {
-        let is_owner = self.active.get(&file).is_some_and(|active| active.owner == pair);
-        if is_owner { self.leave(file, Some(error)) } else { self.without(pair, file) }
+        let Some(active) = self.active.get(&file) else { return Orders::new() };
+        if active.owner == pair {
+            return self.leave(file, Some(error));
+        }
+        let path = active.wanted.names.to.clone();
+        // The order to open the part fails, and then the orders that need the part.
+        if !active.excluded.contains(&pair) {
+            self.apart.entry(pair).or_insert_with(|| (0, path, error.clone())).0 += 1;
+        }
+        self.without(pair, file, &error)
     }
 
     /// Gives up a file; one host copies the file later.
     fn leave(&mut self, file: u32, why: Option<String>) -> Orders {
         let Some(active) = self.active.remove(&file) else { return Orders::new() };
         let written: u64 = active.chunks.written_bytes();
-        self.written -= written;
+        self.written = self.written.saturating_sub(written);
         self.total = self.total.saturating_sub(active.wanted.bytes);
         if let Some(why) = why {
-            self.failed.push((active.wanted.to, why));
+            self.failed.push((active.wanted.names.to, why));
         }
         let mut pairs = active.openers;
         pairs.insert(active.owner);
@@ -245,7 +277,7 @@ impl Division {
     }
 
     /// Continues a file without a pair, whose data may be lost unless the pair has flushed.
-    fn without(&mut self, pair: usize, file: u32) -> Orders {
+    fn without(&mut self, pair: usize, file: u32, why: &str) -> Orders {
         let Some(active) = self.active.get_mut(&file) else { return Orders::new() };
         active.excluded.insert(pair);
         let is_flushing = match &active.stage {
@@ -256,7 +288,7 @@ impl Division {
         };
         active.openers.remove(&pair);
         let lost = active.chunks.lose(pair);
-        self.written -= lost;
+        self.written = self.written.saturating_sub(lost);
         self.pairs[pair].bytes = self.pairs[pair].bytes.saturating_sub(lost);
         let mut orders = Orders::new();
         if !self.pairs[pair].is_lost {
@@ -266,7 +298,7 @@ impl Division {
             // The other hosts have closed their parts. A new copy of the file is simpler than a second opening.
             orders.extend(match lost {
                 0 => self.flushed(pair, file),
-                _ => self.leave(file, Some("its data was not flushed".to_owned())),
+                _ => self.leave(file, Some(why.to_owned())),
             });
         }
         orders
@@ -301,21 +333,20 @@ impl Division {
     fn begin(&mut self) -> Orders {
         let mut orders = Orders::new();
         let alive = self.pairs.iter().filter(|pair| !pair.is_lost).count();
-        while alive > 0 && self.active.len() < 2 * alive + 2 {
+        while alive > 0 && self.active.len() < 2 * alive + 2 && self.has_room() {
             let Some(wanted) = self.wanted.pop_front() else { break };
             let owned = |pair: usize| self.active.values().filter(|it| it.owner == pair).count();
             let alive = (0..self.pairs.len()).filter(|pair| !self.pairs[*pair].is_lost);
             let Some(owner) = alive.min_by_key(|pair| owned(*pair)) else { break };
             let file = self.next;
             self.next += 1;
-            let Wanted { from, to, is_single, .. } = wanted.clone();
-            orders.push((owner, Order::Begin { file, from, to, is_single }));
+            orders.push((owner, Order::Begin { file, names: wanted.names.clone() }));
             let active = Active {
                 wanted,
                 stage: Stage::Beginning,
                 owner,
                 part: String::new(),
-                bytes: 0,
+                state: [0; 32],
                 chunks: Chunks::new(0),
                 openers: BTreeSet::new(),
                 excluded: BTreeSet::new(),
@@ -325,11 +356,17 @@ impl Division {
         orders
     }
 
+    /// Whether the files that are being copied leave memory for the chunks of another one.
+    fn has_room(&self) -> bool {
+        let active = self.active.values().map(|active| active.wanted.bytes);
+        active.fold(0, u64::saturating_add) <= BEGUN_BYTES
+    }
+
     /// Unwritten chunks of all files.
     fn remaining(&self) -> f64 {
-        let later: u64 = self.wanted.iter().map(|file| file.bytes.div_ceil(CHUNK)).sum();
+        let later = self.wanted.iter().map(|file| file.bytes.div_ceil(CHUNK) as f64).sum::<f64>();
         let now: usize = self.active.values().map(|active| active.chunks.unwritten()).sum();
-        now as f64 + later as f64
+        now as f64 + later
     }
 
     /// Unwritten chunks of a pair.
@@ -420,9 +457,9 @@ impl Active {
         if !self.openers.insert(pair) {
             return Orders::new();
         }
-        let Wanted { from, to, is_single, .. } = self.wanted.clone();
-        let (bytes, part) = (self.bytes, self.part.clone());
-        vec![(pair, Order::Open { file, from, to, is_single, bytes, part })]
+        let Wanted { names, bytes } = self.wanted.clone();
+        let (part, state) = (self.part.clone(), self.state);
+        vec![(pair, Order::Open { file, names, bytes, part, state })]
     }
 }
 
@@ -448,12 +485,13 @@ mod tests {
     impl Hosts {
         fn new(sizes: &[u64], times_ms: &[u64]) -> Self {
             let wanted = |(number, &bytes): (usize, &u64)| {
-                let from = number.to_string();
-                Wanted { to: from.clone(), from, bytes, is_single: false }
+                let source = number.to_string();
+                let names = Names { to: source.clone(), source, below: None };
+                Wanted { names, bytes }
             };
             let files: Vec<Wanted> = sizes.iter().enumerate().map(wanted).collect();
             Self {
-                sizes: files.iter().map(|file| (file.from.clone(), file.bytes)).collect(),
+                sizes: files.iter().map(|file| (file.names.to.clone(), file.bytes)).collect(),
                 division: Division::new(files, times_ms.len()),
                 now: Duration::ZERO,
                 times: times_ms.iter().map(|&ms| Duration::from_millis(ms)).collect(),
@@ -467,12 +505,19 @@ mod tests {
         fn carry_out(&mut self, orders: Orders) {
             for (pair, order) in orders {
                 let answer = match order {
-                    Order::Begin { file, from, .. } => {
-                        let bytes = self.sizes[&from];
+                    Order::Begin { file, names } => {
+                        let bytes = self.sizes[&names.to];
                         self.files.insert(file, bytes);
-                        Answer::Begun { file, bytes, part: "part".to_owned() }
+                        let (part, state) = ("part".to_owned(), [1; 32]);
+                        Answer::Begun { file, bytes, part, state }
                     }
-                    Order::Open { .. } => continue,
+                    Order::Open { state, .. } => {
+                        assert_eq!(state, [1; 32]);
+                        continue;
+                    }
+                    Order::Alive | Order::Prepare { .. } | Order::Join { .. } | Order::Settle => {
+                        continue;
+                    }
                     Order::Fetch { file, first, end } => {
                         self.queues[pair].extend((first..end).map(|chunk| (file, chunk)));
                         if self.due[pair].is_none() {
@@ -595,13 +640,15 @@ mod tests {
         let orders = hosts.division.supply(hosts.now);
         hosts.carry_out(orders);
         let failed = Answer::Failed { file: 0, error: "no part".to_owned() };
-        let orders = hosts.division.answer(1, failed, hosts.now);
+        let orders = hosts.division.answer(1, failed.clone(), hosts.now);
         hosts.carry_out(orders);
+        hosts.division.answer(1, failed, hosts.now);
         while !hosts.division.is_over() {
             hosts.step();
         }
         assert_eq!((hosts.division.files, hosts.copied[1]), (1, 0));
         assert_eq!(hosts.division.bytes_of(0), 100 * CHUNK);
+        assert_eq!(hosts.division.apart[&1], (1, "0".to_owned(), "no part".to_owned()));
     }
 
     #[test]
@@ -625,5 +672,21 @@ mod tests {
         assert!(!hosts.division.is_over());
         assert_eq!(hosts.division.lose(0, hosts.now), []);
         assert!(hosts.division.is_over());
+    }
+    #[test]
+    fn a_host_that_names_another_size_than_the_list_loses_the_file() {
+        for bytes in [0, 1, 100 * CHUNK + 1, 1 << 62, u64::MAX] {
+            let mut hosts = Hosts::new(&[100 * CHUNK, 1 << 50, u64::MAX], &[10]);
+            let orders = hosts.division.supply(hosts.now);
+            assert_eq!(orders.len(), 2, "the third file waits for memory");
+            let (part, state) = ("part".to_owned(), [1; 32]);
+            let begun = |file, bytes| Answer::Begun { file, bytes, part: part.clone(), state };
+            // A second answer changes nothing.
+            let first = hosts.division.answer(0, begun(0, bytes), hosts.now);
+            assert_eq!(first[0], (0, Order::Discard { file: 0 }));
+            hosts.division.answer(0, begun(0, bytes), hosts.now);
+            assert!(hosts.division.failed[0].1.contains("when the files were listed"), "{bytes}");
+            assert_eq!((hosts.division.files, hosts.division.written), (0, 0));
+        }
     }
 }

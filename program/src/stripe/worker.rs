@@ -7,17 +7,18 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use sabul::files::{Facts, View};
+use sabul::internal::compare::{ListOptions, Named, NamedContent};
 use sabul::internal::ssh::UploadObserver;
-use sabul::internal::{Location, PartOwner, SharedPart};
+use sabul::internal::{Kept, Location, PartOwner, Probe, SharedFolder, SharedPart};
 use sabul::{Error, Failure, FailureCode, Session, TransferOptions};
 use tokio::sync::{mpsc, watch};
 
 use super::chunks::Chunks;
-use super::messages::{Answer, Order};
+use super::messages::{Answer, Names, Order};
 use crate::args::CopyArgs;
 use crate::cp::transfer_options;
 use crate::error::CliError;
@@ -30,7 +31,9 @@ use crate::{exit, files, json};
 const OPEN_ATTEMPTS: u32 = 20;
 const OPEN_PAUSE: Duration = Duration::from_millis(500);
 /// Ours: a sixth of the silence after which a host counts as lost.
-const ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Ours: a host without an order for this long ends. Its caller gives it up after 60 s, and may then write its files anew.
+const ORDERS_MAX: Duration = Duration::from_secs(45);
 
 /// Work of an order; returns the answer.
 type Work = Pin<Box<dyn Future<Output = Result<Option<Answer>, Fault>> + Send>>;
@@ -38,8 +41,10 @@ type Work = Pin<Box<dyn Future<Output = Result<Option<Answer>, Fault>> + Send>>;
 /// A file of which this host writes chunks.
 #[derive(Clone, Debug)]
 struct File {
-    from: Vec<u8>,
+    names: Names,
     bytes: u64,
+    /// State of the source at the beginning.
+    state: [u8; 32],
     part: Arc<SharedPart>,
 }
 
@@ -47,17 +52,25 @@ struct File {
 #[derive(Debug)]
 struct Owned {
     owner: PartOwner,
-    /// Metadata of the source at the beginning.
-    source: Facts,
-    from: Vec<u8>,
+    /// State of the source at the beginning.
+    state: [u8; 32],
+    names: Names,
 }
 
-/// A fetch: its first chunk, and the chunk before which the fetch stops.
+/// Destination of the files.
+#[derive(Clone, Debug)]
+struct Target {
+    folder: SharedFolder,
+    /// Name of the only file, if the destination is the file.
+    name: Option<Vec<u8>>,
+}
+
+/// A fetch, and the chunks that it leaves out.
 #[derive(Debug)]
 struct Fetch {
     file: u32,
-    first: usize,
-    end: watch::Sender<usize>,
+    chunks: Range<usize>,
+    left_out: watch::Sender<Vec<Range<usize>>>,
 }
 
 /// Error of an order: of its file, or of the session.
@@ -89,10 +102,13 @@ struct Worker {
     /// Destination as named by the user.
     to: PathBuf,
     sync: bool,
-    /// New directories are closed to others until the last copy sets their rights.
-    is_private: bool,
+    kept: Kept,
+    /// Links are listed as links.
+    archive: bool,
     /// Names of one file stay names of one file, which only a copy by one host does.
     keeps_links: bool,
+    target: OnceLock<Target>,
+    probe: Mutex<Option<Probe>>,
     /// Files in the order of their orders; `None` until the part is open.
     files: Mutex<HashMap<u32, watch::Receiver<Option<File>>>>,
     owned: Mutex<HashMap<u32, Owned>>,
@@ -122,8 +138,15 @@ pub(super) async fn run(mut args: CopyArgs) -> Result<u8, CliError> {
         options: transfer_options(&args)?,
         to: PathBuf::from(to),
         sync: !args.no_sync,
-        is_private: args.preserve || args.archive,
+        kept: match (args.archive, args.preserve) {
+            (true, _) => Kept::Owner,
+            (false, true) => Kept::Mode,
+            (false, false) => Kept::Nothing,
+        },
+        archive: args.archive,
         keeps_links: args.archive || args.hard_links,
+        target: OnceLock::new(),
+        probe: Mutex::default(),
         files: Mutex::default(),
         owned: Mutex::default(),
         fetches: Mutex::default(),
@@ -131,13 +154,21 @@ pub(super) async fn run(mut args: CopyArgs) -> Result<u8, CliError> {
     });
     json::print(&Answer::Ready)?;
     let mut alive = tokio::time::interval(ALIVE_INTERVAL);
+    let mut ordered = Instant::now();
     loop {
         tokio::select! {
             order = orders.recv() => match order {
-                Some(order) => worker.accept(order),
+                Some(order) => {
+                    check_silence(ordered.elapsed())?;
+                    ordered = Instant::now();
+                    worker.accept(order);
+                }
                 None => break,
             },
-            _ = alive.tick() => json::print(&Answer::Alive)?,
+            _ = alive.tick() => {
+                check_silence(ordered.elapsed())?;
+                json::print(&Answer::Alive)?;
+            }
             Some(fault) = faults.recv() => return Err(fault),
             () = interrupt.wait() => return Err(CliError::interrupted("interrupted")),
         }
@@ -146,6 +177,17 @@ pub(super) async fn run(mut args: CopyArgs) -> Result<u8, CliError> {
     drop(worker);
     session.close().await;
     Ok(exit::DONE)
+}
+
+/// Ends a host that was stopped, or cut off from its caller: another host may write its files anew.
+fn check_silence(time: Duration) -> Result<(), CliError> {
+    if time <= ORDERS_MAX {
+        return Ok(());
+    }
+    Err(CliError::lost(format!(
+        "no order came for {} s; this host ends, and the other pairs go on",
+        time.as_secs()
+    )))
 }
 
 /// Reads orders from standard input on a thread of its own.
@@ -181,29 +223,40 @@ impl Worker {
     /// runs at the same time.
     fn accept(self: &Arc<Self>, order: Order) {
         let worker = Arc::clone(self);
-        let file = order.file();
-        let work: Work = match order {
-            Order::Begin { from, to, is_single, .. } => {
-                let opened = self.register(file);
-                Box::pin(async move { worker.begin(file, from, (to, is_single), opened).await })
+        let (file, work): (u32, Work) = match order {
+            Order::Alive => return,
+            Order::Settle => return drop(lock(&self.probe).take()),
+            Order::Prepare { is_single } => {
+                tokio::spawn(async move { worker.print(&worker.prepare(is_single).await) });
+                return;
             }
-            Order::Open { from, to, is_single, bytes, part, .. } => {
+            Order::Join { is_single, probe } => {
+                tokio::spawn(async move { worker.print(&worker.join(is_single, probe).await) });
+                return;
+            }
+            Order::Begin { file, names } => {
                 let opened = self.register(file);
-                Box::pin(async move {
-                    let part = worker.open((to, is_single), bytes, part).await?;
-                    opened.send_replace(Some(File { from: from.into_bytes(), bytes, part }));
+                (file, Box::pin(async move { worker.begin(file, names, opened).await }))
+            }
+            Order::Open { file, names, bytes, part, state } => {
+                let opened = self.register(file);
+                let work = async move {
+                    let part = worker.open(&names, bytes, part, state).await?;
+                    opened.send_replace(Some(File { names, bytes, state, part }));
                     Ok(None)
-                })
+                };
+                (file, Box::pin(work))
             }
-            Order::Fetch { first, end, .. } => {
-                let (sender, end) = watch::channel(end);
-                lock(&self.fetches).push(Fetch { file, first, end: sender });
-                Box::pin(async move { worker.fetch(file, first, end).await })
+            Order::Fetch { file, first, end } => {
+                let (sender, left_out) = watch::channel(Vec::new());
+                let chunks = first..end;
+                lock(&self.fetches).push(Fetch { file, chunks: chunks.clone(), left_out: sender });
+                (file, Box::pin(async move { worker.fetch(file, chunks, left_out).await }))
             }
-            Order::Shorten { first, end, .. } => return self.shorten(file, first..end),
-            Order::Flush { .. } => Box::pin(async move { worker.flush(file).await }),
-            Order::Publish { .. } => Box::pin(async move { worker.publish(file).await }),
-            Order::Discard { .. } => Box::pin(async move { worker.discard(file).await }),
+            Order::Shorten { file, first, end } => return self.shorten(file, &(first..end)),
+            Order::Flush { file } => (file, Box::pin(async move { worker.flush(file).await })),
+            Order::Publish { file } => (file, Box::pin(async move { worker.publish(file).await })),
+            Order::Discard { file } => (file, Box::pin(async move { worker.discard(file).await })),
         };
         let worker = Arc::clone(self);
         tokio::spawn(async move { worker.finish(file, work.await) });
@@ -236,67 +289,147 @@ impl Worker {
         }
     }
 
-    /// Directory of the file, and its path below.
-    fn place(&self, to: String, is_single: bool) -> (PathBuf, Vec<u8>) {
-        let is_directory =
-            self.to.as_os_str().as_bytes().ends_with(b"/") || self.to.is_dir() || !is_single;
-        match (is_directory, self.to.file_name()) {
-            (false, Some(name)) => {
-                let above = self.to.parent().filter(|above| !above.as_os_str().is_empty());
-                let above = above.unwrap_or_else(|| Path::new(".")).to_owned();
-                (above, name.as_bytes().to_vec())
+    /// Opens the destination directory, which is made if it is missing.
+    async fn aim(&self, is_single: bool) -> Result<Target, Failure> {
+        let to = self.to.clone();
+        let is_private = self.kept != Kept::Nothing;
+        let target = blocking(move || {
+            let (directory, name) = place(&to, is_single);
+            make_directory(&directory, is_private)?;
+            Ok(Target { folder: SharedFolder::open(&directory)?, name })
+        });
+        let target = target.await?;
+        Ok(self.target.get_or_init(|| target).clone())
+    }
+
+    async fn prepare(&self, is_single: bool) -> Answer {
+        let made = async {
+            let folder = self.aim(is_single).await?.folder;
+            blocking(move || folder.probe()).await
+        };
+        match made.await {
+            Ok((probe, name)) => {
+                *lock(&self.probe) = Some(probe);
+                Answer::Prepared { probe: String::from_utf8_lossy(&name).into_owned() }
             }
-            _ => (self.to.clone(), to.into_bytes()),
+            Err(failure) => Answer::Apart { error: failure.to_string() },
         }
     }
 
-    /// Metadata of a source.
-    async fn examine(&self, from: &[u8]) -> Result<Facts, Fault> {
-        let mut listing = self.session.list(vec![from.to_vec()], View::Itself, Vec::new())?;
-        match listing.next().await? {
-            Some(seen) => Ok(seen.outcome?),
-            None => Err(Failure::new(FailureCode::NotFound, "the source lists nothing").into()),
+    async fn join(&self, is_single: bool, probe: String) -> Answer {
+        let looked = async {
+            let folder = self.aim(is_single).await?.folder;
+            for attempt in 0..OPEN_ATTEMPTS {
+                if attempt > 0 {
+                    tokio::time::sleep(OPEN_PAUSE).await;
+                }
+                let (folder, probe) = (folder.clone(), probe.clone());
+                if blocking(move || folder.sees(probe.as_bytes())).await? {
+                    return Ok(());
+                }
+            }
+            let text = format!(
+                "a file of the first destination host is not in its '{}', so the two hosts do not share a file system; \
+                 mount the file system there, or take the pair out of the stripe file",
+                self.to.display()
+            );
+            Err(Failure::new(FailureCode::NotFound, text))
+        };
+        match looked.await {
+            Ok(()) => Answer::Joined,
+            Err(failure) => Answer::Apart { error: failure.to_string() },
         }
+    }
+
+    /// The destination, and the path of a file below.
+    fn target(&self, names: &Names) -> Result<(SharedFolder, Vec<u8>), Failure> {
+        let Some(Target { folder, name }) = self.target.get() else {
+            return Err(Failure::new(FailureCode::Internal, "the destination is not open"));
+        };
+        Ok((folder.clone(), name.clone().unwrap_or_else(|| names.to.clone().into_bytes())))
+    }
+
+    /// Metadata and state of a source. No link below a named directory leads out of the directory, as in other copies.
+    async fn examine(&self, names: &Names) -> Result<(Facts, [u8; 32]), Fault> {
+        let (place, below) = names.place();
+        let named = |path: &str| Named { path: path.into(), content: NamedContent::Nothing };
+        let options = ListOptions {
+            literal: true,
+            states: true,
+            names: below.map(|below| vec![named(below)]),
+            ..ListOptions::default()
+        };
+        let view = if self.archive { View::Archive } else { View::Tree };
+        let mut listing = self.session.list_for_copy(vec![place.into_bytes()], view, options)?;
+        let mut failed = None;
+        while let Some(seen) = listing.next().await? {
+            let is_wanted = below.is_none_or(|below| seen.path == below.as_bytes());
+            match seen.outcome {
+                Ok(facts) if is_wanted => {
+                    let why = || Failure::new(FailureCode::Changed, "it is no regular file now");
+                    return Ok((facts, facts.hash.ok_or_else(why)?));
+                }
+                Ok(_) => {}
+                Err(failure) => failed = Some(failure),
+            }
+        }
+        let missing = || Failure::new(FailureCode::NotFound, "it is not at the source now");
+        Err(failed.unwrap_or_else(missing).into())
+    }
+
+    /// Checks that a source has the state of the beginning.
+    async fn check(&self, names: &Names, state: [u8; 32], when: &str) -> Result<(), Fault> {
+        if self.examine(names).await?.1 == state {
+            return Ok(());
+        }
+        let text = format!(
+            "'{}' {when} (size, times or inode number); check that all source hosts share the file system, and copy it \
+             again",
+            names.from()
+        );
+        Err(Failure::new(FailureCode::Changed, text).into())
     }
 
     async fn begin(
         &self,
         file: u32,
-        from: String,
-        (to, is_single): (String, bool),
+        names: Names,
         opened: watch::Sender<Option<File>>,
     ) -> Result<Option<Answer>, Fault> {
-        let from = from.into_bytes();
-        let source = self.examine(&from).await?;
+        let (source, state) = self.examine(&names).await?;
         if self.keeps_links && source.is_shared {
             return Ok(Some(Answer::Left { file }));
         }
-        let (directory, to) = self.place(to, is_single);
-        let is_private = self.is_private;
-        let created = blocking(move || {
-            make_directory(&directory, is_private)?;
-            SharedPart::create(&directory, &to, &source, is_private)
-        });
+        let (folder, to) = self.target(&names)?;
+        let kept = self.kept;
+        let created = blocking(move || folder.create(&to, &source, kept));
         let (part, owner, path) = created.await?;
         let bytes = source.size;
-        opened.send_replace(Some(File { from: from.clone(), bytes, part: Arc::new(part) }));
-        lock(&self.owned).insert(file, Owned { owner, source, from });
+        opened.send_replace(Some(File {
+            names: names.clone(),
+            bytes,
+            state,
+            part: Arc::new(part),
+        }));
+        lock(&self.owned).insert(file, Owned { owner, state, names });
         let part = String::from_utf8_lossy(&path).into_owned();
-        Ok(Some(Answer::Begun { file, bytes, part }))
+        Ok(Some(Answer::Begun { file, bytes, part, state }))
     }
 
     async fn open(
         &self,
-        (to, is_single): (String, bool),
+        names: &Names,
         bytes: u64,
         path: String,
+        state: [u8; 32],
     ) -> Result<Arc<SharedPart>, Fault> {
-        let (directory, to) = self.place(to, is_single);
+        self.check(names, state, "is in another state at this source host than at the first")
+            .await?;
+        let (folder, to) = self.target(names)?;
         let mut attempt = 1;
         loop {
-            let (directory, to, path) = (directory.clone(), to.clone(), path.clone());
-            let opened =
-                blocking(move || SharedPart::open(&directory, &to, bytes, path.as_bytes())).await;
+            let (folder, to, path) = (folder.clone(), to.clone(), path.clone());
+            let opened = blocking(move || folder.open_part(&to, bytes, path.as_bytes())).await;
             match opened {
                 Err(_) if attempt < OPEN_ATTEMPTS => {
                     attempt += 1;
@@ -320,38 +453,48 @@ impl Worker {
     async fn fetch(
         &self,
         file: u32,
-        first: usize,
-        end: watch::Receiver<usize>,
+        chunks: Range<usize>,
+        left_out: watch::Receiver<Vec<Range<usize>>>,
     ) -> Result<Option<Answer>, Fault> {
-        let fetched = self.read(file, first, end).await;
+        let fetched = self.read(file, chunks, left_out).await;
         // The receiver of this fetch is closed now.
-        lock(&self.fetches).retain(|fetch| !fetch.end.is_closed());
+        lock(&self.fetches).retain(|fetch| !fetch.left_out.is_closed());
         fetched.map(|()| None)
     }
 
-    /// Reads and writes chunks from `first` until all chunks before `end` are written.
+    /// Reads and writes chunks until all are written that are not left out.
     async fn read(
         &self,
         file: u32,
-        first: usize,
-        mut end: watch::Receiver<usize>,
+        chunks: Range<usize>,
+        mut left_out: watch::Receiver<Vec<Range<usize>>>,
     ) -> Result<(), Fault> {
         let opened = self.opened(file).await?;
-        let chunks: Vec<usize> = (first..*end.borrow()).collect();
+        let mut missing: BTreeSet<usize> = chunks.collect();
+        leave_out(&mut missing, &left_out.borrow_and_update());
+        let chunks: Vec<usize> = missing.iter().copied().collect();
+        let from = opened.names.from().into_bytes();
         let range = |&chunk: &usize| {
             let (offset, length) = Chunks::place(opened.bytes, chunk);
-            (opened.from.clone(), sabul::files::Range { offset, length: Some(length) })
+            (from.clone(), sabul::files::Range { offset, length: Some(length) })
         };
         let ranges = chunks.iter().map(range).collect();
-        let mut reads = self.session.read_ranges(ranges, &self.options).await?;
-        let mut missing: BTreeSet<usize> = chunks.iter().copied().collect();
-        while missing.first().is_some_and(|chunk| chunk < &*end.borrow_and_update()) {
+        let state = Some(opened.state);
+        let reading = self.session.read_ranges_in_state(ranges, state, &self.options);
+        let mut reads = reading.await?;
+        while !missing.is_empty() {
             let read = tokio::select! {
                 read = reads.next() => read?,
-                _ = end.changed() => continue,
+                Ok(()) = left_out.changed() => {
+                    leave_out(&mut missing, &left_out.borrow_and_update());
+                    continue;
+                }
             };
             let Some((number, content)) = read else { break };
             let (Some(&chunk), content) = (chunks.get(number), content?) else { continue };
+            if !missing.contains(&chunk) {
+                continue;
+            }
             let (offset, length) = Chunks::place(opened.bytes, chunk);
             if content.len() as u64 != length {
                 let reason = "became shorter while it was copied";
@@ -365,16 +508,13 @@ impl Worker {
         Ok(())
     }
 
-    /// Lets fetches stop before these chunks, which are their last ones.
-    fn shorten(&self, file: u32, chunks: Range<usize>) {
+    /// Lets earlier fetches leave out chunks.
+    fn shorten(&self, file: u32, chunks: &Range<usize>) {
         let fetches = lock(&self.fetches);
-        let of_file = fetches.iter().filter(|fetch| fetch.file == file);
-        for fetch in of_file.filter(|fetch| fetch.first < chunks.end) {
-            fetch.end.send_if_modified(|end| {
-                let has_some = *end > chunks.start;
-                *end = chunks.start.min(*end);
-                has_some
-            });
+        let has_some =
+            |fetch: &&Fetch| fetch.chunks.start < chunks.end && chunks.start < fetch.chunks.end;
+        for fetch in fetches.iter().filter(|fetch| fetch.file == file).filter(has_some) {
+            fetch.left_out.send_modify(|left_out| left_out.push(chunks.clone()));
         }
     }
 
@@ -383,10 +523,10 @@ impl Worker {
         let ends: Vec<_> = lock(&self.fetches)
             .iter()
             .filter(|fetch| fetch.file == file)
-            .map(|fetch| fetch.end.clone())
+            .map(|fetch| fetch.left_out.clone())
             .collect();
         for end in ends {
-            end.send_replace(0);
+            end.send_modify(|left_out| left_out.push(0..usize::MAX));
             // The receiver ends with the fetch.
             end.closed().await;
         }
@@ -397,20 +537,19 @@ impl Worker {
         // Copies of chunks that another host delivered first are of no use any more.
         self.stop(file).await;
         if self.sync {
-            blocking(move || opened.part.sync()).await?;
+            let part = Arc::clone(&opened.part);
+            blocking(move || part.sync()).await?;
         }
+        self.check(&opened.names, opened.state, CHANGED).await?;
         lock(&self.files).remove(&file);
         Ok(Some(Answer::Flushed { file }))
     }
 
     async fn publish(&self, file: u32) -> Result<Option<Answer>, Fault> {
-        let Some(Owned { owner, source, from }) = lock(&self.owned).remove(&file) else {
+        let Some(Owned { owner, state, names }) = lock(&self.owned).remove(&file) else {
             return Err(not_open().into());
         };
-        if self.examine(&from).await? != source {
-            let reason = "changed while it was copied";
-            return Err(Failure::new(FailureCode::Changed, reason).into());
-        }
+        self.check(&names, state, CHANGED).await?;
         let sync = self.sync;
         blocking(move || owner.publish(sync)).await?;
         Ok(Some(Answer::Published { file }))
@@ -421,6 +560,26 @@ impl Worker {
         lock(&self.files).remove(&file);
         lock(&self.owned).remove(&file);
         Ok(None)
+    }
+}
+
+/// Reason for a source whose state is not that of the beginning.
+const CHANGED: &str = "changed while it was copied";
+
+fn leave_out(missing: &mut BTreeSet<usize>, left_out: &[Range<usize>]) {
+    missing.retain(|chunk| !left_out.iter().any(|chunks| chunks.contains(chunk)));
+}
+
+/// The destination directory, and the name of the only file if the destination is the file.
+fn place(to: &Path, is_single: bool) -> (PathBuf, Option<Vec<u8>>) {
+    let is_directory = to.as_os_str().as_bytes().ends_with(b"/") || to.is_dir() || !is_single;
+    match (is_directory, to.file_name()) {
+        (false, Some(name)) => {
+            let above = to.parent().filter(|above| !above.as_os_str().is_empty());
+            let above = above.unwrap_or_else(|| Path::new(".")).to_owned();
+            (above, Some(name.as_bytes().to_vec()))
+        }
+        _ => (to.to_owned(), None),
     }
 }
 
@@ -436,4 +595,26 @@ fn make_directory(directory: &Path, is_private: bool) -> Result<(), Failure> {
         let text = format!("cannot make '{}': {error}", directory.display());
         Failure::new(FailureCode::Unwritable, text)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_chunks_of_a_shorter_order_are_left_out() {
+        let mut missing: BTreeSet<usize> = (0..100).collect();
+        leave_out(&mut missing, &[30..50, 10..12]);
+        assert!(missing.contains(&51) && missing.contains(&29) && !missing.contains(&30));
+        assert_eq!(missing.len(), 78);
+        leave_out(&mut missing, std::slice::from_ref(&(0..usize::MAX)));
+        assert!(missing.is_empty());
+    }
+
+    #[test]
+    fn a_host_that_was_stopped_carries_out_no_order() {
+        check_silence(ALIVE_INTERVAL * 3).unwrap();
+        check_silence(ORDERS_MAX + Duration::from_secs(1)).unwrap_err();
+        assert!(ORDERS_MAX < super::super::SILENCE_MAX);
+    }
 }

@@ -30,5 +30,6 @@ mod router;
 mod serve;
 mod sim;
 mod ssh;
+mod stripe;
 mod sync;
 mod third_party;

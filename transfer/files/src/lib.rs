@@ -80,7 +80,7 @@ pub use rules::{Filter, Rules};
 pub use scan::{Scan, Totals};
 pub use selection::{Selected, Selection, Skipped};
 pub use send::{SendSummary, send_files};
-pub use shared_part::{PartOwner, SharedPart};
+pub use shared_part::{Kept, PartOwner, Probe, SharedFolder, SharedPart};
 pub use source::{Source, SourceSet, origins_of};
 pub use stdin::FLUSH_AFTER;
 pub use stream::{StreamReceiver, StreamSink};

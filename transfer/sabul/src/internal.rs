@@ -10,7 +10,9 @@ use sabul_files::root::{RootDir, RootError, RootLink};
 pub use sabul_content::{Printable, steers};
 pub use sabul_files::gitignore::rules as ignore_rules;
 pub use sabul_files::glob::escape as escape_pattern;
-pub use sabul_files::{Chmod, PartOwner, Rules, SharedPart, start_of_name};
+pub use sabul_files::{
+    Chmod, Kept, PartOwner, Probe, Rules, SharedFolder, SharedPart, start_of_name,
+};
 pub use sabul_udp::{return_free_memory, return_large_buffers_at_once};
 pub use sabul_wire::control::{CONTROL_VERSION as PROTOCOL_VERSION, MAX_RULES};
 
