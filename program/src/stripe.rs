@@ -114,9 +114,9 @@ async fn stripe(
     let meter = Meter::new(is_quiet(args), false);
     let striped = async {
         let pairs = start(args, between, hosts).await?;
-        let wanted = list(args, between, &pairs).await?;
+        let mut wanted = list(args, between, &pairs).await?;
         let is_alone = between.source_paths().len() == 1;
-        let pairs = meet(pairs, &wanted, is_alone).await?;
+        let pairs = meet(pairs, &mut wanted, is_alone).await?;
         let lines = args.json_lines.then(LineBuilder::default);
         Ok::<_, CliError>(divide(pairs, wanted, &meter, lines.as_ref()).await)
     };
@@ -164,7 +164,8 @@ fn report(is_quiet: bool, division: &Division, hosts: &[(HostPair, bool)], time:
         ));
     }
     for (&number, (files, path, why)) in &division.apart {
-        let Some((pair, _)) = hosts.get(number) else { continue };
+        let is_failed = *files == 1 && division.failed.iter().any(|(failed, _)| failed == path);
+        let Some((pair, _)) = hosts.get(number).filter(|_| !is_failed) else { continue };
         output::error(format_args!(
             "{pair}: left {} to other pairs: {}: {}",
             count(*files, "file"),
@@ -326,28 +327,37 @@ fn write_orders(mut input: ChildStdin) -> mpsc::UnboundedSender<Order> {
     orders
 }
 
-/// Lets the destination hosts open the destination, and keeps the pairs whose hosts share it.
+/// Lets the destination hosts open the destination, and keeps the pairs whose hosts share it. If the first host cannot
+/// write there, no file is divided.
 async fn meet(
     mut pairs: Vec<Pair>,
-    wanted: &[Wanted],
+    wanted: &mut Vec<Wanted>,
     is_alone: bool,
 ) -> Result<Vec<Pair>, CliError> {
     // The destination may then be the name of the file.
     let is_single = is_alone && wanted.iter().all(|file| file.names.is_alone());
     let [first, others @ ..] = &mut pairs[..] else { return Ok(pairs) };
-    if wanted.is_empty() {
-        return Ok(pairs);
-    }
-    let probe = match first.answer_to(Order::Prepare { is_single }).await {
-        Some(Answer::Prepared { probe }) => probe,
+    let Some(names) = wanted.first().map(|file| file.names.clone()) else { return Ok(pairs) };
+    let preparing = first.answer_to(Order::Prepare { is_single, names: names.clone() });
+    let (probe, state) = match preparing.await {
+        Some(Answer::Prepared { probe, state }) => (probe, state),
+        Some(Answer::Apart { error }) => {
+            output::error(format_args!(
+                "'{}': {}; one pair copies all files",
+                first.hosts.destination,
+                Printable(error.as_bytes())
+            ));
+            wanted.clear();
+            return Ok(pairs);
+        }
         answer => {
-            let why = why(answer);
-            return Err(CliError::failed(format!("'{}': {why}", first.hosts.destination)));
+            let text = format!("'{}': {}", first.hosts.destination, why(answer));
+            return Err(CliError::lost(text));
         }
     };
     let joining = others.iter_mut().map(|pair| {
-        let probe = probe.clone();
-        pair.answer_to(Order::Join { is_single, probe })
+        let (probe, names) = (probe.clone(), names.clone());
+        pair.answer_to(Order::Join { is_single, probe, names, state })
     });
     let mut joined = vec![None];
     for answer in futures_util::future::join_all(joining).await {

@@ -45,10 +45,11 @@ impl Names {
 pub(super) enum Order {
     /// Nothing; comes several times a minute.
     Alive,
-    /// Open the destination directory and make a probe in it. With `is_single`, the destination may be the name of the file.
-    Prepare { is_single: bool },
-    /// Open the destination directory and look for the probe.
-    Join { is_single: bool, probe: String },
+    /// Open the destination directory and make a probe in it, and look up the first file. With `is_single`, the destination
+    /// may be the name of the file.
+    Prepare { is_single: bool, names: Names },
+    /// Open the destination directory, look for the probe, and compare the state of the first file, if known.
+    Join { is_single: bool, probe: String, names: Names, state: Option<[u8; 32]> },
     /// Remove the probe.
     Settle,
     /// Create the part of a file.
@@ -75,11 +76,12 @@ pub(super) enum Answer {
     Ready,
     /// The host works; comes several times a minute.
     Alive,
-    /// The destination directory is open and has this probe.
+    /// The destination directory is open and has this probe. The first file has this state, if it is there.
     Prepared {
         probe: String,
+        state: Option<[u8; 32]>,
     },
-    /// The probe is there.
+    /// The probe is there, and the first file has the state.
     Joined,
     /// The host takes no part.
     Apart {

@@ -226,12 +226,14 @@ impl Worker {
         let (file, work): (u32, Work) = match order {
             Order::Alive => return,
             Order::Settle => return drop(lock(&self.probe).take()),
-            Order::Prepare { is_single } => {
-                tokio::spawn(async move { worker.print(&worker.prepare(is_single).await) });
+            Order::Prepare { is_single, names } => {
+                tokio::spawn(async move { worker.meet(worker.prepare(is_single, names).await) });
                 return;
             }
-            Order::Join { is_single, probe } => {
-                tokio::spawn(async move { worker.print(&worker.join(is_single, probe).await) });
+            Order::Join { is_single, probe, names, state } => {
+                let work =
+                    async move { worker.meet(worker.join(is_single, probe, (names, state)).await) };
+                tokio::spawn(work);
                 return;
             }
             Order::Begin { file, names } => {
@@ -289,56 +291,71 @@ impl Worker {
         }
     }
 
-    /// Opens the destination directory, which is made if it is missing.
-    async fn aim(&self, is_single: bool) -> Result<Target, Failure> {
+    /// Opens the destination directory; with `makes`, a missing one is made.
+    async fn aim(&self, is_single: bool, makes: bool) -> Result<Target, Failure> {
         let to = self.to.clone();
         let is_private = self.kept != Kept::Nothing;
         let target = blocking(move || {
             let (directory, name) = place(&to, is_single);
-            make_directory(&directory, is_private)?;
+            if makes {
+                make_directory(&directory, is_private)?;
+            }
             Ok(Target { folder: SharedFolder::open(&directory)?, name })
         });
         let target = target.await?;
         Ok(self.target.get_or_init(|| target).clone())
     }
 
-    async fn prepare(&self, is_single: bool) -> Answer {
-        let made = async {
-            let folder = self.aim(is_single).await?.folder;
-            blocking(move || folder.probe()).await
-        };
-        match made.await {
-            Ok((probe, name)) => {
-                *lock(&self.probe) = Some(probe);
-                Answer::Prepared { probe: String::from_utf8_lossy(&name).into_owned() }
+    /// Prints whether this host takes part.
+    fn meet(&self, met: Result<Answer, Fault>) {
+        match met {
+            Ok(answer) => self.print(&answer),
+            Err(Fault::File(failure)) => self.print(&Answer::Apart { error: failure.to_string() }),
+            Err(Fault::Session(error)) => {
+                let _ = self.fatal.send(error.into());
             }
-            Err(failure) => Answer::Apart { error: failure.to_string() },
         }
     }
 
-    async fn join(&self, is_single: bool, probe: String) -> Answer {
-        let looked = async {
-            let folder = self.aim(is_single).await?.folder;
-            for attempt in 0..OPEN_ATTEMPTS {
-                if attempt > 0 {
-                    tokio::time::sleep(OPEN_PAUSE).await;
-                }
-                let (folder, probe) = (folder.clone(), probe.clone());
-                if blocking(move || folder.sees(probe.as_bytes())).await? {
-                    return Ok(());
-                }
-            }
-            let text = format!(
-                "a file of the first destination host is not in its '{}', so the two hosts do not share a file system; \
-                 mount the file system there, or take the pair out of the stripe file",
-                self.to.display()
-            );
-            Err(Failure::new(FailureCode::NotFound, text))
+    async fn prepare(&self, is_single: bool, names: Names) -> Result<Answer, Fault> {
+        let folder = self.aim(is_single, true).await?.folder;
+        let (probe, name) = blocking(move || folder.probe()).await?;
+        *lock(&self.probe) = Some(probe);
+        let state = match self.examine(&names).await {
+            Ok((_, state)) => Some(state),
+            // The copy of the file fails for this reason.
+            Err(Fault::File(_)) => None,
+            Err(error) => return Err(error),
         };
-        match looked.await {
-            Ok(()) => Answer::Joined,
-            Err(failure) => Answer::Apart { error: failure.to_string() },
+        Ok(Answer::Prepared { probe: String::from_utf8_lossy(&name).into_owned(), state })
+    }
+
+    async fn join(
+        &self,
+        is_single: bool,
+        probe: String,
+        (names, state): (Names, Option<[u8; 32]>),
+    ) -> Result<Answer, Fault> {
+        if let Some(state) = state {
+            self.check(&names, state, OTHER).await?;
         }
+        for attempt in 0..OPEN_ATTEMPTS {
+            if attempt > 0 {
+                tokio::time::sleep(OPEN_PAUSE).await;
+            }
+            // The first host has made the directory.
+            let Ok(Target { folder, .. }) = self.aim(is_single, false).await else { continue };
+            let probe = probe.clone();
+            if blocking(move || folder.sees(probe.as_bytes())).await? {
+                return Ok(Answer::Joined);
+            }
+        }
+        let text = format!(
+            "a file of the first destination host is not in its '{}', so the two hosts do not share a file system; \
+             mount the file system there, or take the pair out of the stripe file",
+            self.to.display()
+        );
+        Err(Failure::new(FailureCode::NotFound, text).into())
     }
 
     /// The destination, and the path of a file below.
@@ -423,8 +440,7 @@ impl Worker {
         path: String,
         state: [u8; 32],
     ) -> Result<Arc<SharedPart>, Fault> {
-        self.check(names, state, "is in another state at this source host than at the first")
-            .await?;
+        self.check(names, state, OTHER).await?;
         let (folder, to) = self.target(names)?;
         let mut attempt = 1;
         loop {
@@ -563,6 +579,8 @@ impl Worker {
     }
 }
 
+/// Reason for a source host that differs from the first one.
+const OTHER: &str = "is in another state at this source host than at the first";
 /// Reason for a source whose state is not that of the beginning.
 const CHANGED: &str = "changed while it was copied";
 

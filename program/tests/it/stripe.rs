@@ -30,7 +30,7 @@ case " $* " in *" --pieces "*) ;; *) exec "$HOME/../bin/sabul" "$@" ;; esac
 read -r ticket
 echo '{"is":"ready"}'
 while read -r order; do case $order in
-    *'"prepare"'*) echo '{"is":"prepared","probe":"shared.0123456789abcdef.sabul-part"}' ;;
+    *'"prepare"'*) echo '{"is":"prepared","state":null,"probe":"shared.0123456789abcdef.sabul-part"}' ;;
     *'"begin"'*) state=$(printf '1,%.0s' $(seq 31))1
         echo '{"is":"begun","file":0,"bytes":4611686018427387904,"part":"x","state":['"$state"']}' ;;
 esac; done
@@ -95,7 +95,12 @@ fn a_source_host_with_another_state_of_the_file_takes_no_part() {
     let output = site.copy(&["a1:big", "b1:out"]);
     expect_code(&output, 0);
     let said = stderr(&output);
-    assert!(said.contains("a2 to b2: left 1 file to other pairs"), "{said}");
+    assert!(
+        said.contains(
+            "a2 to b2: takes no part: 'b2': 'big' is in another state at this source host"
+        ),
+        "{said}"
+    );
     assert!(fs::read(site.path("b1/out")).unwrap() == bytes);
 }
 
@@ -136,8 +141,9 @@ fn a_destination_host_without_the_shared_file_system_takes_no_part() {
     for name in ["1", "2", "3"] {
         assert!(fs::read(site.path("b1/out/d").join(name)).unwrap() == content(3, 9_000_000));
     }
-    let left = fs::read_dir(site.path("b1/out")).unwrap().count();
-    assert_eq!(left, 1, "the probe is removed");
+    let count = |name: &str| fs::read_dir(site.path(name)).unwrap().count();
+    assert_eq!(count("b1/out"), 1, "the probe is removed");
+    assert_eq!(count("b2"), 0, "another host is unchanged");
 }
 
 #[test]
@@ -203,4 +209,16 @@ fn json_has_a_document_if_no_pair_is_reachable() {
         assert_eq!(done["exit"].as_i64(), output.status.code().map(i64::from), "{done}");
         assert_ne!(done["exit"], 0);
     }
+}
+
+#[test]
+fn a_destination_that_cannot_be_opened_leaves_all_files_to_one_pair() {
+    let site = Site::new();
+    fs::create_dir(site.path("a1/d")).unwrap();
+    fs::write(site.path("a1/d/big"), content(8, 9_000_000)).unwrap();
+    fs::write(site.path("b1/file"), "in the way").unwrap();
+    let output = site.copy(&["-r", "a1:d", "b1:file/below/"]);
+    let said = stderr(&output);
+    assert!(said.contains("'b1': cannot make") && said.contains("one pair copies"), "{said}");
+    assert_ne!(output.status.code(), Some(0));
 }

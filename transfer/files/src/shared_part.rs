@@ -112,9 +112,12 @@ impl SharedFolder {
             let text = "the other machine named no file for the test of the directory";
             return Err(Failure::new(FailureCode::BadSetting, text));
         }
-        // A network file system looks up the names of an open directory anew.
-        let _ = self.disk.names(&RootPath::root()).map(Iterator::count);
-        let found = self.disk.stat(&root_path(local(probe))?, LinkTarget::Itself);
+        let path = root_path(local(probe))?;
+        let found = self.disk.stat(&path, LinkTarget::Itself);
+        if found.is_err() {
+            // A client of a network file system remembers missing names until it lists the directory.
+            let _ = self.disk.names(&RootPath::root()).map(Iterator::count);
+        }
         Ok(found.is_ok_and(|found| found.kind == Kind::File))
     }
 
