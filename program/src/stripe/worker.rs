@@ -243,8 +243,11 @@ impl Worker {
             Order::Open { file, names, bytes, part, state } => {
                 let opened = self.register(file);
                 let work = async move {
-                    let part = worker.open(&names, bytes, part, state).await?;
-                    opened.send_replace(Some(File { names, bytes, state, part }));
+                    let part = worker.open(&names, bytes, part).await?;
+                    let file = File { names: names.clone(), bytes, state, part };
+                    opened.send_replace(Some(file));
+                    // Fetches compare the state, too, and need not wait for this message.
+                    worker.check(&names, state, OTHER).await?;
                     Ok(None)
                 };
                 (file, Box::pin(work))
@@ -438,9 +441,7 @@ impl Worker {
         names: &Names,
         bytes: u64,
         path: String,
-        state: [u8; 32],
     ) -> Result<Arc<SharedPart>, Fault> {
-        self.check(names, state, OTHER).await?;
         let (folder, to) = self.target(names)?;
         let mut attempt = 1;
         loop {
