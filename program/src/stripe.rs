@@ -242,7 +242,7 @@ struct Pair {
     answered: Instant,
 }
 
-/// Connects all pairs. A pair that cannot be connected takes no part. The pair with the named destination is the first.
+/// Connects all pairs. A pair that cannot be connected takes no part. The pair with the named hosts is the first.
 async fn start(
     args: &CopyArgs,
     between: &Between<'_>,
@@ -260,8 +260,11 @@ async fn start(
             }
         }
     }
-    let named = between.accounts().map_or("", |(_, destination)| destination);
-    pairs.sort_by_key(|pair: &Pair| pair.hosts.destination != named);
+    if let Some((source, destination)) = between.accounts() {
+        pairs.sort_by_key(|pair: &Pair| {
+            (pair.hosts.destination != destination, pair.hosts.source != source)
+        });
+    }
     match failed {
         Some(error) if pairs.is_empty() => Err(error),
         _ => Ok(pairs),

@@ -20,6 +20,8 @@ const SPAN_S: f64 = 0.5;
 const MEASURED: usize = 16;
 /// Files begin while the others are not larger than this. Ours: bounds the memory for chunks.
 const BEGUN_BYTES: u64 = 16 << 40;
+/// The pair with the named hosts, which opens each file: no file is named whose state differs at its source host.
+const NAMED: usize = 0;
 /// Reason for a file of which a lost pair wrote a part.
 const UNFLUSHED: &str = "its data was not flushed";
 /// A late chunk is copied twice if its pair needs more than this many times the time of the second pair.
@@ -199,7 +201,13 @@ impl Division {
         (active.part, active.state, active.chunks) = (part, state, Chunks::new(bytes));
         active.stage = Stage::Copying;
         active.openers.insert(pair);
-        self.flush_if_complete(file)
+        // The named source host compares the state, too.
+        let mut orders = match self.pairs[NAMED].is_lost {
+            true => Orders::new(),
+            false => active.open(file, NAMED),
+        };
+        orders.extend(self.flush_if_complete(file));
+        orders
     }
 
     fn note_written(&mut self, pair: usize, file: u32, chunk: usize, now: Duration) -> Orders {
@@ -250,7 +258,7 @@ impl Division {
 
     fn fail(&mut self, pair: usize, file: u32, error: String) -> Orders {
         let Some(active) = self.active.get(&file) else { return Orders::new() };
-        if active.owner == pair {
+        if active.owner == pair || pair == NAMED {
             return self.leave(file, Some(error));
         }
         let path = active.wanted.names.to.clone();
@@ -688,5 +696,21 @@ mod tests {
             assert!(hosts.division.failed[0].1.contains("when the files were listed"), "{bytes}");
             assert_eq!((hosts.division.files, hosts.division.written), (0, 0));
         }
+    }
+    #[test]
+    fn a_file_that_differs_at_the_named_source_host_is_left() {
+        let mut hosts = Hosts::new(&[100 * CHUNK, 50 * CHUNK], &[10, 10]);
+        let orders = hosts.division.supply(hosts.now);
+        hosts.carry_out(orders);
+        // The second pair is the owner of the second file.
+        let failed = Answer::Failed { file: 1, error: "another state".to_owned() };
+        let orders = hosts.division.answer(0, failed, hosts.now);
+        assert!(orders.contains(&(1, Order::Discard { file: 1 })), "{orders:?}");
+        hosts.carry_out(orders);
+        while !hosts.division.is_over() {
+            hosts.step();
+        }
+        assert_eq!(hosts.division.files, 1);
+        assert_eq!(hosts.division.failed, [("1".to_owned(), "another state".to_owned())]);
     }
 }

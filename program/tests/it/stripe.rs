@@ -222,3 +222,24 @@ fn a_destination_that_cannot_be_opened_leaves_all_files_to_one_pair() {
     assert!(said.contains("'b1': cannot make") && said.contains("one pair copies"), "{said}");
     assert_ne!(output.status.code(), Some(0));
 }
+
+#[test]
+fn a_file_of_another_source_host_is_not_taken_for_that_of_the_named_one() {
+    let site = Site::new();
+    site.separate("a2");
+    for host in ["a1", "a2"] {
+        fs::create_dir(site.path(host).join("d")).unwrap();
+    }
+    // The hosts share the first file only. The second pair begins the second one.
+    fs::write(site.path("a1/d/1"), content(1, 24_000_000)).unwrap();
+    fs::hard_link(site.path("a1/d/1"), site.path("a2/d/1")).unwrap();
+    fs::write(site.path("a1/d/2"), content(2, 24_000_000)).unwrap();
+    fs::write(site.path("a2/d/2"), content(3, 24_000_000)).unwrap();
+    set_time_of(&site.path("a2/d/2"), &site.path("a1/d/2"));
+    let output = site.copy(&["-r", "a1:d", "b1:"]);
+    expect_code(&output, 0);
+    let said = stderr(&output);
+    assert!(said.contains("d/2: not striped"), "{said}");
+    assert!(fs::read(site.path("b1/d/1")).unwrap() == content(1, 24_000_000));
+    assert!(fs::read(site.path("b1/d/2")).unwrap() == content(2, 24_000_000));
+}
