@@ -303,9 +303,8 @@ impl Ends {
                 // A literal place is listed without opening its files.
                 let source = list(sources.clone(), view, rules.clone(), true)?;
                 let source = changed(checked(valid(source), named.clone()), &args.chmod);
-                let to = destination.as_bytes();
-                let places: Vec<OsString> =
-                    names.iter().map(|name| OsString::from_vec(join(to, name))).collect();
+                let place = |name: &Vec<u8>| OsString::from_vec(join(destination.as_bytes(), name));
+                let places: Vec<OsString> = names.iter().map(place).collect();
                 let set = source_set(&places, true)?
                     .with_rules(compile(&there)?)
                     .with_archive_mode(!order.follows_links)
@@ -382,7 +381,7 @@ impl Ends {
                 }
                 chooser.is_first_copy = !matches!(first, Some(Ok(Seen { outcome: Ok(_), .. })));
                 for difference in Comparison::new(options, source, destination) {
-                    if !chooser.take(difference?)? {
+                    if !chooser.release() || !chooser.take(difference?)? {
                         break;
                     }
                 }
@@ -398,7 +397,7 @@ impl Ends {
                             difference_of(&options, path, source, old)
                         }
                     };
-                    if !chooser.take(difference)? {
+                    if !chooser.release() || !chooser.take(difference)? {
                         break;
                     }
                 }
@@ -443,9 +442,6 @@ impl Chooser<'_> {
 
     /// Takes the next difference; returns false if nobody takes the names.
     fn take(&mut self, difference: Difference) -> Result<bool, CliError> {
-        if !self.release() {
-            return Ok(false);
-        }
         if self.passes_by(&difference) {
             return Ok(true);
         }
