@@ -22,7 +22,7 @@ spec.loader.exec_module(base)
 
 PATHS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 FIRST = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-SECONDS, WARMUP, OTHER_STARTS_S = 50, 20, 2
+SECONDS, WARMUP, OTHER_STARTS_S = 30, 12, 2
 CUBIC = """
 import socket, time
 s = socket.socket(); s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic"); s.connect(("{server}", 5201))
