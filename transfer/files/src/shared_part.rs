@@ -417,7 +417,7 @@ mod tests {
         let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (probe, name) = shared(&first).probe().unwrap();
         assert!(shared(&first).sees(&name).unwrap() && !shared(&second).sees(&name).unwrap());
-        for other in [&b"shared"[..], b"../shared.0123456789abcdef.sabul-part", b"a"] {
+        for other in [&b"shared"[..], b"../other.0123456789abcdef.sabul-part", b"a"] {
             shared(&first).sees(other).unwrap_err();
         }
         drop(probe);
