@@ -118,6 +118,8 @@ only_udp() {
         fail "$name: it took ${tcp:-forever} ms"
     elif ! grep -q "UDP is throttled" "$work/cp.err"; then
         fail "$name: the reason is not named"
+    elif ! grep "TLS connections carry the data" "$work/cp.err" | grep -q "connections=1 "; then
+        fail "$name: more than one connection"
     elif [ -z "$udp" ]; then
         fail "$1: UDP did not take over after the throttle"
     else

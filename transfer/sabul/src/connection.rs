@@ -196,6 +196,13 @@ impl Connection {
         }
     }
 
+    /// Lets the kernel send like CUBIC or Reno, if the connection is a TCP connection between both ends.
+    pub(crate) fn choose_loss_based_control(&self) {
+        if let Stream::Tls(stream) = &*self.lock() {
+            socket::choose_loss_based_control(stream.get_ref().0);
+        }
+    }
+
     /// Reads the next message, whose body may have at most `limit` bytes; `None` after a clean close. A longer message
     /// is rejected before its body is read.
     pub(crate) async fn read_at_most(&mut self, limit: usize) -> io::Result<Option<Message>> {

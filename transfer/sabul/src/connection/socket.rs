@@ -1,4 +1,4 @@
-//! Socket options of the control connection: kernel timeouts for a dead peer.
+//! Socket options of a connection: kernel timeouts for a dead peer, and the congestion control of the kernel.
 
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
@@ -20,6 +20,21 @@ pub(crate) fn watch_over(socket: &TcpStream, timeouts: Timeouts) {
         let millis = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
         let _ = sockopt::set_tcp_user_timeout(socket, millis);
     }
+}
+
+/// Congestion controls that share a path with CUBIC, in the order of preference. Linux lets everybody choose Reno.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const LOSS_BASED: [&str; 2] = ["cubic", "reno"];
+
+/// Chooses a congestion control of the kernel that shares a path with CUBIC flows. Systems other than Linux have such a
+/// default.
+pub(crate) fn choose_loss_based_control(socket: &TcpStream) {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    if !LOSS_BASED.iter().any(|name| sockopt::set_tcp_congestion(socket, name).is_ok()) {
+        tracing::debug!("the kernel refuses CUBIC and Reno for a connection");
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let _ = socket;
 }
 
 #[cfg(test)]

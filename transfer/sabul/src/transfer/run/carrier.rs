@@ -116,6 +116,7 @@ impl Dialler {
     /// Dials, and joins the transfer if `is_needed` after that. Returns whether the connections have joined.
     async fn dial(
         &self,
+        count: u8,
         attempt: u32,
         is_needed: impl AsyncFnOnce() -> bool,
     ) -> Result<bool, Error> {
@@ -123,7 +124,7 @@ impl Dialler {
         let _turn = self.turn.lock().await;
         let secrets = self.connection.join_secrets(self.number).map_err(internal)?;
         let dialling =
-            joins::dial(&self.way, self.fingerprint, self.count, attempt, secrets, DIAL_TIMEOUT);
+            joins::dial(&self.way, self.fingerprint, count, attempt, secrets, DIAL_TIMEOUT);
         let mut connections = dialling.await?;
         if !is_needed().await {
             return Ok(false);
@@ -143,7 +144,7 @@ impl Dialler {
                     is_chosen = first.choose();
                     is_chosen
                 };
-                match self.dial(attempt, choose).await {
+                match self.dial(self.count, attempt, choose).await {
                     Ok(_) => return,
                     Err(error) => {
                         tracing::debug!(%error, "TCP connections for the data");
@@ -158,7 +159,8 @@ impl Dialler {
         }))
     }
 
-    /// Dials as soon as UDP is silent, or when `is_throttled` is set.
+    /// Dials as soon as UDP is silent, or when `is_throttled` is set. A throttle can be the slow start of another flow:
+    /// one connection takes no more than this flow.
     pub(super) fn watch(
         self,
         begin: impl Future<Output = ()> + Send + 'static,
@@ -184,7 +186,8 @@ impl Dialler {
                     tokio::time::sleep(UDP_RETURN_TIMEOUT).await;
                     is_silent()
                 };
-                match self.dial(attempt, is_needed).await {
+                let count = if throttled { 1 } else { self.count };
+                match self.dial(count, attempt, is_needed).await {
                     Ok(true) => return,
                     Ok(false) => {}
                     Err(error) => {
@@ -316,7 +319,11 @@ impl Run {
             }
             Side::Listener { .. } => {
                 let control = self.cx.control.clone();
-                Box::new(move |carrier| control.send(Message::Prefer { transfer, carrier }))
+                let is_throttled = Arc::clone(&self.carriage.is_throttled);
+                Box::new(move |carrier| {
+                    is_throttled.store(carrier == Preferred::Tcp, Ordering::Release);
+                    control.send(Message::Prefer { transfer, carrier });
+                })
             }
             _ => return,
         };
@@ -405,6 +412,9 @@ impl Run {
                 _ if self.carriage.is_throttled.load(Ordering::Acquire) => "UDP is throttled",
                 _ => "UDP stopped passing",
             };
+            if self.carriage.is_throttled.load(Ordering::Acquire) {
+                connections.iter().for_each(Connection::choose_loss_based_control);
+            }
             let start = self.tcp_start(connections, params.block_bytes, reason);
             let taking = handle.clone();
             self.cx.machine.spawn(async move {

@@ -3,7 +3,9 @@
 //! The sender of the data samples the bytes that have arrived, and the time in which the path was the limit. The state
 //! machine has no clock; [`watch`] passes the samples.
 //! Model: UDP has *collapsed* if the path was the limit for half of the last second, and the rate of this second is
-//! below 1/8 of the median before. TCP is then tried, and stays if TCP delivers at least twice as much.
+//! below 1/8 of the median before. TCP is then tried, and stays if TCP delivers at least twice as much. The slow start of
+//! a CUBIC flow can reduce UDP as far for some seconds, but then the RTT shows a queue: TCP is tried later, because two
+//! flows of CUBIC need longer than UDP to share a path again. A policer drops packets and causes no queue.
 //!
 //! States:
 //! ```text
@@ -35,6 +37,12 @@ const RETURN_COLLAPSE: f64 = 1.0 / 2.0;
 const RETURN_TIME: Duration = Duration::from_secs(10);
 /// Least part of the window in which the path must be the limit.
 const PATH_SHARE: f64 = 0.5;
+/// A queue that another flow fills: at least this delay, this part of the smallest RTT, and at most this multiple of the
+/// smallest RTT. A longer queue is that of a shaper for UDP alone.
+const QUEUE_DELAY_MIN: Duration = Duration::from_millis(5);
+const QUEUE_RTT: (f64, f64) = (1.25, 6.0);
+/// Time for which a collapse beside such a queue must last. Measured: UDP recovers 5 to 7 s after the begin of a flow.
+const QUEUE_HOLD: Duration = Duration::from_secs(10);
 /// TCP must deliver this multiple of the rate of UDP.
 const TCP_GAIN: f64 = 2.0;
 /// Interval of the earlier rates, and their number: 30 s.
@@ -57,17 +65,26 @@ pub(super) struct Sample {
     /// Time in which the path was the limit.
     path_limited: Duration,
     rtt: Duration,
+    rtt_min: Duration,
 }
 
 impl Sample {
     fn new(at: Duration, stats: &ChannelStats) -> Self {
+        let duration = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default();
         Self {
             at,
             is_udp: stats.carrier == "udp",
             bytes: stats.received,
             path_limited: stats.path_limited,
-            rtt: Duration::try_from_secs_f64(stats.rtt_ms / 1e3).unwrap_or_default(),
+            rtt: duration(stats.rtt_ms),
+            rtt_min: duration(stats.rtt_ms_min),
         }
+    }
+
+    /// Whether the RTT shows a queue that another flow can fill.
+    fn has_shared_queue(&self) -> bool {
+        let (least, most) = (self.rtt_min.mul_f64(QUEUE_RTT.0), self.rtt_min.mul_f64(QUEUE_RTT.1));
+        self.rtt >= least.max(self.rtt_min + QUEUE_DELAY_MIN) && self.rtt <= most
     }
 
     /// Rate since an earlier sample, in byte/s.
@@ -106,6 +123,8 @@ pub(super) struct Comparison {
     interval: Option<Sample>,
     /// Rate of UDP when TCP was preferred.
     collapsed: Option<f64>,
+    /// Begin of the present collapse beside a queue.
+    queued_since: Option<Duration>,
     /// RTT over UDP; TCP measures none.
     rtt: Duration,
     next_trial: Duration,
@@ -121,6 +140,7 @@ impl Comparison {
             earlier: VecDeque::new(),
             interval: None,
             collapsed: None,
+            queued_since: None,
             rtt: Duration::ZERO,
             next_trial: Duration::ZERO,
             failed_trials: 0,
@@ -184,6 +204,11 @@ impl Comparison {
                         || returned.is_some_and(|(tcp_rate, until)| {
                             last.at < until && rate < tcp_rate * RETURN_COLLAPSE
                         });
+                if !(is_slow && is_path && last.has_shared_queue()) {
+                    self.queued_since = None;
+                } else if last.at < *self.queued_since.get_or_insert(last.at) + QUEUE_HOLD {
+                    return None;
+                }
                 // UDP that delivers nothing is silent, which is another reason for TCP.
                 let is_silent = last.bytes <= middle.bytes;
                 if !(is_slow && is_path) || is_silent || last.at < self.next_trial {
@@ -271,6 +296,7 @@ mod tests {
         path_limited: Duration,
         is_udp: bool,
         rtt: Duration,
+        queue: Duration,
         /// Times of the preferences in milliseconds, and the preferred carriers.
         preferred: Vec<(u128, Preferred)>,
     }
@@ -284,6 +310,7 @@ mod tests {
                 path_limited: Duration::ZERO,
                 is_udp: true,
                 rtt: Duration::from_millis(40),
+                queue: Duration::ZERO,
                 preferred: Vec::new(),
             }
         }
@@ -309,7 +336,8 @@ mod tests {
                     is_udp: self.is_udp,
                     bytes: self.bytes as u64,
                     path_limited: self.path_limited,
-                    rtt: self.rtt,
+                    rtt: self.rtt + self.queue,
+                    rtt_min: self.rtt,
                 };
                 if let Some(preferred) = self.comparison.take(sample) {
                     self.preferred.push((self.at.as_millis(), preferred));
@@ -337,6 +365,31 @@ mod tests {
             run.preferred
         );
         assert!(!run.is_udp);
+    }
+
+    #[test]
+    fn tcp_waits_while_another_flow_fills_the_queue() {
+        let mut run = Run::new();
+        run.run(5.0, (80.0, 0.0), 1.0);
+        run.queue = Duration::from_millis(40);
+        run.run(9.0, (5.0, 40.0), 1.0);
+        assert_eq!(run.preferred, []);
+        run.run(60.0, (30.0, 40.0), 1.0);
+        assert_eq!(run.preferred, []);
+        let again = run.at.as_millis();
+        run.run(20.0, (1.0, 40.0), 1.0);
+        assert!(matches!(run.times()[..], [at] if (10_500..=11_500).contains(&(at - again))));
+    }
+
+    #[test]
+    fn a_throttle_with_a_short_or_a_very_long_queue_is_left_at_once() {
+        for queue_ms in [4, 400] {
+            let mut run = Run::new();
+            run.run(2.0, (200.0, 0.0), 1.0);
+            run.queue = Duration::from_millis(queue_ms);
+            run.run(10.0, (1.0, 150.0), 1.0);
+            assert!(matches!(run.times()[..], [2900..=4500]), "{:?}", run.preferred);
+        }
     }
 
     #[test]
