@@ -154,6 +154,10 @@ pub(crate) enum Command {
     Set(SetArgs),
     /// Measure the throughput of a path, from memory to memory
     Perf(PerfArgs),
+    /// Measure what would limit copies to and from a machine
+    ///
+    /// Measures the path in both directions and the disk of this machine, and names causes and remedies.
+    Doctor(DoctorArgs),
     /// Compare TCP and sabul over an emulated path
     ///
     /// Copies one file by TCP and by sabul over an emulated path on this machine, with and without
@@ -417,6 +421,33 @@ pub(crate) struct TestArgs {
     #[command(flatten)]
     pub(crate) ssh: SshArgs,
 }
+
+/// Arguments of `sabul doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = exit::LIST, after_long_help = exit::below(DOCTOR_HELP, exit::LIST))]
+pub(crate) struct DoctorArgs {
+    /// `HOST` (through ssh), or address of a `sabul serve` or `sabul perf serve`.
+    #[arg(value_name = "HOST|ADDR:PORT")]
+    pub(crate) address: String,
+    /// Time for each direction and for the disk, in seconds.
+    #[arg(short = 't', long, value_name = "SECONDS", default_value = "3", value_parser = parse_seconds)]
+    pub(crate) time: f64,
+    /// Directory of this machine whose disk is measured.
+    ///
+    /// At most 1 GiB is written to a file without a name, which is gone after the test.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) directory: PathBuf,
+    /// Print one JSON document (`sabul schema doctor`).
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
+}
+
+const DOCTOR_HELP: &str = "\
+Examples:
+  sabul doctor host                           through ssh
+  sabul doctor host:4850 --ticket ticket --directory /data";
 
 /// Arguments of `sabul demo`.
 #[derive(Debug, Args)]

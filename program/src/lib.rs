@@ -19,6 +19,7 @@ mod control_socket;
 mod cp;
 mod database;
 mod demo;
+mod doctor;
 mod error;
 mod events;
 mod exit;
@@ -117,22 +118,15 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Sync(args) if args.detach => queue::detach("sync", &args.copy),
         Command::Queue(args) => queue::run(args.command),
         Command::Cp(args) => {
-            let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };
+            let level = level_of(args.copy.verbose);
             let one = async |args| between::run_or("cp", args, cp::run).await;
             block_on_at(level, stripe::run_or(args, async |args| fan_out::run_or(args, one).await))
         }
         Command::Sync(args) => {
-            let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };
-            block_on_at(level, between::run_or("sync", args, cp::sync))
+            block_on_at(level_of(args.copy.verbose), between::run_or("sync", args, cp::sync))
         }
-        Command::Apply(args) => {
-            let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };
-            block_on_at(level, cp::apply(args))
-        }
-        Command::Replicate(args) => {
-            let level = if args.copy.verbose > 1 { output::DEBUG } else { output::WARN };
-            block_on_at(level, cp::replicate(args))
-        }
+        Command::Apply(args) => block_on_at(level_of(args.copy.verbose), cp::apply(args)),
+        Command::Replicate(args) => block_on_at(level_of(args.copy.verbose), cp::replicate(args)),
         Command::Verify(args) => block_on(cp::verify(args)),
         #[cfg(feature = "join")]
         Command::Join(args) => block_on(join::run(args)),
@@ -152,6 +146,7 @@ fn run(command: Command) -> Result<u8, CliError> {
             Some(PerfCommand::Serve(args)) => serve::perf(&args),
             None => block_on(perf::run(args.test)),
         },
+        Command::Doctor(args) => block_on(doctor::run(args)),
         Command::Cc(args) => info::controllers(&args),
         Command::Sim(args) => match args.command {
             SimCommand::Run(args) => sim::run(&args),
@@ -165,6 +160,11 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Completion { shell } => info::completion(shell),
         Command::Man { out } => manual::run(out.as_deref()),
     }
+}
+
+/// Log level of this number of `-v` flags.
+const fn level_of(verbose: u8) -> LevelFilter {
+    if verbose > 1 { output::DEBUG } else { output::WARN }
 }
 
 /// Runs one command to completion on its own runtime.

@@ -15,9 +15,9 @@ use crate::exit;
 use crate::output;
 
 /// Commands that connect to another machine.
-const CLIENTS: &[&str] = &["cp", "ls", "stat", "cat", "rm", "mkdir", "perf"];
+const CLIENTS: &[&str] = &["cp", "ls", "stat", "cat", "rm", "mkdir", "perf", "doctor"];
 /// Commands that use the cache of known paths.
-const CACHING: &[&str] = &["cp", "ls", "stat", "cat", "rm", "mkdir", "perf", "serve"];
+const CACHING: &[&str] = &["cp", "ls", "stat", "cat", "rm", "mkdir", "perf", "doctor", "serve"];
 /// Commands with control sockets.
 const SOCKETS: &[&str] = &["cp", "perf", "serve", "ps", "set"];
 
@@ -38,7 +38,7 @@ const ENVIRONMENT: &[(&str, &str, &[&str])] = &[
     (
         "XDG_CONFIG_HOME",
         "Directory of settings instead of ~/.config.",
-        &["cp", "ls", "stat", "cat", "rm", "mkdir", "perf", "key", "ticket", "serve"],
+        &["cp", "ls", "stat", "cat", "rm", "mkdir", "perf", "doctor", "key", "ticket", "serve"],
     ),
     ("XDG_STATE_HOME", "Directory of lasting state instead of ~/.local/state.", &["cp", "queue"]),
     ("XDG_CACHE_HOME", "Directory of caches instead of ~/.cache.", CACHING),
@@ -58,7 +58,7 @@ const FILES: &[(&str, &str, &[&str])] = &[
     (
         "~/.config/sabul/known_hosts",
         "Trusted standing servers: lines of HOST:PORT and fingerprint.",
-        &["cp", "ls", "stat", "cat", "rm", "mkdir", "perf", "key"],
+        &["cp", "ls", "stat", "cat", "rm", "mkdir", "perf", "doctor", "key"],
     ),
     (
         "~/.config/sabul/server",

@@ -64,7 +64,7 @@ async fn test(
     document: &mut PerfJson,
     line_builder: &LineBuilder,
 ) -> Result<(), CliError> {
-    let server = server(args)?;
+    let server = server(args.address.as_deref())?;
     let options = options(args)?;
     let interrupt = Interrupt::listen()?;
     let events = args.channel.event_file()?;
@@ -90,13 +90,12 @@ async fn test(
     Ok(())
 }
 
-/// Parses the server: `HOST:` through ssh, `ADDR:PORT` with a ticket.
-fn server(args: &TestArgs) -> Result<Server, CliError> {
+/// Parses the server: `HOST:` through ssh, `ADDR:PORT` with a ticket or key, or `sabul://HOST/`.
+pub(crate) fn server(address: Option<&str>) -> Result<Server, CliError> {
     const FORMS: &str = "write HOST: for a host reached through ssh, or ADDR:PORT of a `sabul perf serve` (IPv6 \
          addresses in brackets)";
-    let address =
-        args.address.as_deref().ok_or_else(|| CliError::usage(format!("no host: {FORMS}")))?;
-    if address.ends_with(':') {
+    let address = address.ok_or_else(|| CliError::usage(format!("no host: {FORMS}")))?;
+    if address.ends_with(':') || address.starts_with("sabul://") {
         return match Location::parse(OsStr::new(address))? {
             Location::Remote(remote) => Ok(remote.server),
             Location::Local(_) => {

@@ -4,12 +4,14 @@ use sabul_front::json::Document;
 use schemars::schema_for;
 use serde_json::Value;
 
+use crate::doctor::DoctorJson;
 use crate::error::CliError;
 use crate::exit;
 use crate::output;
 
 /// Documents that are assembled in this crate: name, and the command that prints the document.
 const DOCUMENTS: &[(&str, &str)] = &[
+    ("doctor", "sabul doctor --json"),
     ("router", "a line of sabul router --json"),
     ("queue-list", "sabul queue list --json"),
     ("queue-job", "sabul queue show --json and sabul queue add --json"),
@@ -43,6 +45,7 @@ fn documents() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
 fn of(name: &str) -> Option<Value> {
     let (_, what) = documents().find(|(known, _)| *known == name)?;
     let mut schema = match name {
+        "doctor" => schema_for!(Document<DoctorJson>).to_value(),
         "router" => schema_for!(Document<sabul_router::Line>).to_value(),
         "queue-list" => schema_for!(sabul_queue::QueueJson).to_value(),
         "queue-job" => schema_for!(sabul_queue::Shown).to_value(),

@@ -35,7 +35,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "mkdir",
         ],
     ),
-    ("Servers", &["serve", "key", "ticket", "ps", "set", "perf"]),
+    ("Servers", &["serve", "key", "ticket", "ps", "set", "perf", "doctor"]),
     ("Laboratory", &["demo", "sim", "lab", "card", "router", "reproduce", "cc", "model"]),
     (PROGRAM, &["schema", "completion", "man", "help"]),
 ];

@@ -67,6 +67,58 @@ fn perf_records_events_and_timers_of_its_end() {
     assert!(text.contains("\"event\":\"timer\",\"timer\":\"ack\",\"why\":\"due\""), "{text}");
 }
 
+fn doctor(bench: &Bench, arguments: &[&str]) -> std::process::Output {
+    let mut command = sabul();
+    command.current_dir(bench.path("")).args(["doctor", &bench.address, "--ticket", "ticket"]);
+    run(command.args(["-t", "0.3"]).args(arguments))
+}
+
+#[test]
+fn doctor_measures_both_directions_and_the_disk_of_a_file_server() {
+    let bench = Bench::new();
+    let output = doctor(&bench, &["--json"]);
+    expect_code(&output, 0);
+    let found = json(&output);
+    expect(&found, "doctor");
+    for way in ["upload", "download"] {
+        assert!(found[way]["goodput_bps"].as_f64().unwrap() > 1e6, "{found}");
+        assert_eq!(found[way]["carrier"], "udp");
+    }
+    assert!(found["upload"]["limiter"].is_string() && found["download"]["limiter"].is_null());
+    assert!(found["write_bps"].as_f64().unwrap() > 1e6, "{found}");
+    let slower = found["write_bps"]
+        .as_f64()
+        .unwrap()
+        .min(found["download"]["goodput_bps"].as_f64().unwrap());
+    assert!((found["download_limit"]["bps"].as_f64().unwrap() - slower).abs() < 1.0, "{found}");
+    let text = String::from_utf8(doctor(&bench, &[]).stdout).unwrap();
+    for line in ["connection", "upload", "download", "disk", "limit       downloads: "] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
+fn doctor_reports_a_directory_and_a_server_that_it_cannot_reach() {
+    let bench = Bench::new();
+    let output = doctor(&bench, &["--json", "--directory", "missing"]);
+    expect_code(&output, 0);
+    let found = json(&output);
+    assert!(found["write_bps"].is_null());
+    assert!(found["advice"][0].as_str().unwrap().contains("'missing' was not measured"), "{found}");
+    drop(bench.server);
+    let mut gone = sabul();
+    gone.current_dir(bench.folder.path()).args([
+        "doctor",
+        &bench.address,
+        "--ticket",
+        "ticket",
+        "--json",
+    ]);
+    let output = run(&mut gone);
+    expect_code(&output, 3);
+    assert!(json(&output)["upload"].is_null() && stderr(&output).contains(&bench.address));
+}
+
 #[test]
 fn perf_keeps_a_fixed_rate() {
     let bench = Bench::with(&["perf", "serve"]);
