@@ -107,7 +107,8 @@ pub(crate) struct ChannelArgs {
     pub(crate) carrier: CarrierArg,
     /// Number of TCP connections where TCP carries the data.
     ///
-    /// Each connection takes the share of a flow from other traffic. --policy low uses one.
+    /// Each connection takes the share of a flow from other traffic. --policy low uses one, and so does TCP in place of
+    /// UDP that is throttled.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) tcp: u8,
     /// Let a machine in the middle pass on data: an introducer, or this one.

@@ -44,6 +44,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    async fn the_chosen_congestion_control_is_loss_based() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        choose_loss_based_control(&socket);
+        let name = sockopt::tcp_congestion(&socket).unwrap();
+        assert!(LOSS_BASED.contains(&name.as_str()), "{name}");
+    }
+
+    #[tokio::test]
     async fn tcp_keepalive_gives_up_soon_after_the_session_timeout() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

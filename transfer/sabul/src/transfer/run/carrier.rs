@@ -412,7 +412,8 @@ impl Run {
                 _ if self.carriage.is_throttled.load(Ordering::Acquire) => "UDP is throttled",
                 _ => "UDP stopped passing",
             };
-            if self.carriage.is_throttled.load(Ordering::Acquire) {
+            // More connections stand in for UDP that is silent.
+            if self.carriage.is_throttled.load(Ordering::Acquire) && connections.len() == 1 {
                 connections.iter().for_each(Connection::choose_loss_based_control);
             }
             let start = self.tcp_start(connections, params.block_bytes, reason);

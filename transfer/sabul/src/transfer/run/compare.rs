@@ -123,8 +123,8 @@ pub(super) struct Comparison {
     interval: Option<Sample>,
     /// Rate of UDP when TCP was preferred.
     collapsed: Option<f64>,
-    /// Begin of the present collapse beside a queue.
-    queued_since: Option<Duration>,
+    /// Begin of the present collapse beside a queue, and the median rate before.
+    queued_since: Option<(Duration, Option<f64>)>,
     /// RTT over UDP; TCP measures none.
     rtt: Duration,
     next_trial: Duration,
@@ -184,6 +184,7 @@ impl Comparison {
             _ => return,
         };
         self.counts_from = counts_from;
+        self.queued_since = None;
         self.window.clear();
         self.interval = None;
     }
@@ -192,26 +193,14 @@ impl Comparison {
         let rate = last.rate_since(first);
         // The first half has the rate before a collapse, the slow start of TCP, and bursts that an idle limiter lets
         // through.
-        let middle = self.window.get(self.window.len() / 2).unwrap_or(first);
-        let recent_rate = last.rate_since(middle);
+        let middle = *self.window.get(self.window.len() / 2).unwrap_or(first);
+        let recent_rate = last.rate_since(&middle);
         match self.state {
             State::Udp { returned } => {
-                let limited = last.path_limited.saturating_sub(first.path_limited);
-                let is_path = limited.as_secs_f64()
-                    >= PATH_SHARE * last.at.saturating_sub(first.at).as_secs_f64();
-                let is_slow =
-                    self.median_before(first.at).is_some_and(|median| rate < median * COLLAPSE)
-                        || returned.is_some_and(|(tcp_rate, until)| {
-                            last.at < until && rate < tcp_rate * RETURN_COLLAPSE
-                        });
-                if !(is_slow && is_path && last.has_shared_queue()) {
-                    self.queued_since = None;
-                } else if last.at < *self.queued_since.get_or_insert(last.at) + QUEUE_HOLD {
-                    return None;
-                }
+                let has_collapsed = self.has_collapsed(first, last, returned);
                 // UDP that delivers nothing is silent, which is another reason for TCP.
                 let is_silent = last.bytes <= middle.bytes;
-                if !(is_slow && is_path) || is_silent || last.at < self.next_trial {
+                if !has_collapsed || is_silent || last.at < self.next_trial {
                     return None;
                 }
                 self.next_trial = last.at + self.pause();
@@ -235,6 +224,35 @@ impl Comparison {
             }
             State::Failed => None,
         }
+    }
+
+    /// Whether UDP delivers far less than before, for long enough beside a queue that another flow can fill.
+    fn has_collapsed(
+        &mut self,
+        first: &Sample,
+        last: &Sample,
+        returned: Option<(f64, Duration)>,
+    ) -> bool {
+        let limited = last.path_limited.saturating_sub(first.path_limited);
+        let time = last.at.saturating_sub(first.at);
+        let is_path = limited.as_secs_f64() >= PATH_SHARE * time.as_secs_f64();
+        let median = match self.queued_since {
+            // The rates of the collapse itself make later medians small.
+            Some((_, median)) => median,
+            None => self.median_before(first.at),
+        };
+        let rate = last.rate_since(first);
+        let is_slow = median.is_some_and(|median| rate < median * COLLAPSE)
+            || returned.is_some_and(|(tcp_rate, until)| {
+                last.at < until && rate < tcp_rate * RETURN_COLLAPSE
+            });
+        let queued = self.window.iter().filter(|sample| sample.has_shared_queue()).count();
+        if !(is_slow && is_path && 2 * queued >= self.window.len()) {
+            self.queued_since = None;
+            return is_slow && is_path;
+        }
+        let (since, _) = *self.queued_since.get_or_insert((last.at, median));
+        last.at >= since + QUEUE_HOLD
     }
 
     /// Time until TCP is tried again.
@@ -379,6 +397,32 @@ mod tests {
         let again = run.at.as_millis();
         run.run(20.0, (1.0, 40.0), 1.0);
         assert!(matches!(run.times()[..], [at] if (10_500..=11_500).contains(&(at - again))));
+    }
+
+    #[test]
+    fn a_throttle_beside_a_queue_is_left_also_early_in_a_transfer() {
+        for begin in [2.0, 9.0, 40.0] {
+            let mut run = Run::new();
+            run.run(begin, (200.0, 0.0), 1.0);
+            let throttled = run.at.as_millis();
+            run.queue = Duration::from_millis(40);
+            run.run(60.0, (1.0, 150.0), 1.0);
+            let after: Vec<_> = run.times().iter().map(|at| at - throttled).collect();
+            assert!(matches!(after[..], [10_500..=12_000]), "{after:?}");
+        }
+    }
+
+    #[test]
+    fn an_rtt_that_falls_for_a_moment_does_not_end_the_wait() {
+        let mut run = Run::new();
+        run.run(5.0, (80.0, 0.0), 1.0);
+        for _ in 0..14 {
+            run.queue = Duration::from_millis(40);
+            run.run(0.5, (5.0, 40.0), 1.0);
+            run.queue = Duration::ZERO;
+            run.run(0.1, (5.0, 40.0), 1.0);
+        }
+        assert_eq!(run.preferred, []);
     }
 
     #[test]
