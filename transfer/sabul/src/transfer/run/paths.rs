@@ -2,6 +2,8 @@
 //!
 //! Both ends do this for each path by itself. The end that closes a path sends `PathClosed` with the number of the
 //! attempt that opened the path. The next attempt has the next number at both ends, and other keys.
+//! Several channels of one local address need enough packets in flight: with one or two packets each, a loss costs a
+//! timeout. So the sending end closes the channels that its share of the path does not feed, for the rest of the transfer.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,7 +20,7 @@ use super::super::progress::Handle;
 use super::open::path_of_attempt;
 use super::udp::{CHECK_INTERVAL, Task, UdpSettings, is_unanswered};
 use crate::budget::{BlockLoan, Loan};
-use crate::channel::{ChannelError, CommonFlow, OpenPath};
+use crate::channel::{ChannelError, ChannelStats, CommonFlow, OpenPath};
 use crate::control::Event;
 use crate::error::Error;
 use crate::path::{CONNECTOR_TIMEOUT, LISTENER_TIMEOUT};
@@ -26,6 +28,29 @@ use crate::path::{CONNECTOR_TIMEOUT, LISTENER_TIMEOUT};
 /// Pause of the connector before a closed path is opened again; twice as long after each attempt, up to the maximum.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Number of the attempt in a message that closes a path for the rest of the transfer.
+const LAST_ATTEMPT: u16 = u16::MAX;
+/// Least packets in flight of each channel. Ours: a loss is detected by three later packets, with room for a smaller rate.
+const CHANNEL_PACKETS: f64 = 16.0;
+/// Time between a packet and its answer beside the RTT: the interval of ACKs.
+const ACK_INTERVAL_S: f64 = 0.01;
+/// Time for which channels must have too few packets. Ours: longer than the start, and than a short outage.
+const SURPLUS_TIME: Duration = Duration::from_secs(4);
+
+/// Number of channels of one local address that its rate feeds; `None` before the rate is known.
+fn fed_channels(channels: &[ChannelStats]) -> Option<usize> {
+    let mut rate = 0.0;
+    for channel in channels {
+        rate += channel.rate_bps.filter(|_| channel.rtt_ms > 0.0 && channel.mtu > 0)?;
+    }
+    let first = channels.first()?;
+    let rtt_s = first.rtt_ms / 1e3 + ACK_INTERVAL_S;
+    let packets = rate / 8.0 * rtt_s / f64::from(first.mtu);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let fed = (packets / CHANNEL_PACKETS) as usize;
+    Some(fed.max(1))
+}
 
 /// Pause of the connector before this attempt.
 fn pause_before(attempt: u16) -> Duration {
@@ -73,6 +98,8 @@ struct PathKeeper {
     memory: Option<BlockLoan>,
     /// State of each path, with the number of its last attempt.
     paths: BTreeMap<u8, (u16, PathState)>,
+    /// Time since which a local address has more channels than its rate feeds.
+    surplus_since: BTreeMap<u8, Instant>,
     path_events: mpsc::UnboundedSender<OfPath>,
     event_sender: mpsc::UnboundedSender<Event>,
 }
@@ -107,6 +134,7 @@ impl Paths {
             flows: (0..flows).map(|_| CommonFlow::of_copy()).collect(),
             memory,
             paths: BTreeMap::new(),
+            surplus_since: BTreeMap::new(),
             path_events: path_events.clone(),
             event_sender,
         };
@@ -140,7 +168,8 @@ impl PathKeeper {
             tokio::select! {
                 event = queue.recv() => {
                     let Some((path, attempt, event)) = event else { break Ok(()) };
-                    let is_old = self.paths.get(&path).is_none_or(|(last, _)| *last != attempt);
+                    let is_old = attempt != LAST_ATTEMPT
+                        && self.paths.get(&path).is_none_or(|(last, _)| *last != attempt);
                     let result = match event {
                         // A violation ends the transfer, also if the peer has closed the path since.
                         PathEvent::Ended(Err(error))
@@ -155,7 +184,10 @@ impl PathKeeper {
                         break Err(error);
                     }
                 }
-                _ = check.tick() => self.close_unanswered().await,
+                _ = check.tick() => {
+                    self.close_unanswered().await;
+                    self.close_surplus().await;
+                }
             }
             if self.handle.is_stopped() && self.open_paths() == 0 {
                 break Ok(());
@@ -334,6 +366,40 @@ impl PathKeeper {
         }
     }
 
+    /// Closes a channel of each local address whose rate has not fed all of its channels for some time.
+    async fn close_surplus(&mut self) {
+        let Handle::Sender(handle) = &self.handle else { return };
+        if self.flows.is_empty() {
+            return;
+        }
+        let mut of_local: BTreeMap<u8, (u8, Vec<ChannelStats>)> = BTreeMap::new();
+        for (path, stats) in handle.path_stats() {
+            let (last, channels) = of_local.entry(self.local(path)).or_default();
+            *last = path;
+            channels.push(stats);
+        }
+        for (local, (last, channels)) in of_local {
+            if fed_channels(&channels).is_none_or(|fed| fed >= channels.len()) {
+                self.surplus_since.remove(&local);
+                continue;
+            }
+            let since = *self.surplus_since.entry(local).or_insert_with(Instant::now);
+            if since.elapsed() < SURPLUS_TIME {
+                continue;
+            }
+            info!(
+                transfer = self.settings.number,
+                path = last,
+                channels = channels.len(),
+                "the rate is too low for so many channels; one is closed"
+            );
+            let transfer = self.settings.number;
+            let attempt = LAST_ATTEMPT;
+            self.cx.control.send(Message::PathClosed { transfer, path: last, attempt });
+            self.open_again(last, attempt).await;
+        }
+    }
+
     /// Closes a path at both ends, and opens it again.
     async fn close(&mut self, path: u8, attempt: u16) {
         let transfer = self.settings.number;
@@ -359,11 +425,27 @@ impl PathKeeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+
     use crate::budget::MemoryBudget;
     use crate::channel::{RateSettings, SenderHandle};
     use crate::{ConnectConfig, Listener, ListenerConfig, connect};
     use sabul_cc::Policy;
     use sabul_wire::control::{ChannelParams, FailureCode};
+
+    #[test]
+    fn channels_need_some_packets_in_flight() {
+        let channels = |count: usize, mbps: f64, rtt_ms: f64, mtu: u32| {
+            let rate_bps = Some(mbps * 1e6 / f64::from(u32::try_from(count).unwrap()));
+            let stats = ChannelStats { rate_bps, rtt_ms, mtu, ..ChannelStats::default() };
+            fed_channels(&vec![stats; count])
+        };
+        assert_eq!(channels(8, 10.0, 81.0, 1500), Some(4));
+        assert_eq!(channels(8, 1.0, 20.0, 1500), Some(1));
+        assert_eq!(channels(2, 17e3, 0.1, 65_535), Some(20));
+        assert!(channels(8, 1000.0, 10.0, 1500).unwrap() >= 8);
+        assert_eq!(channels(2, 100.0, 0.0, 1500), None);
+        assert_eq!(fed_channels(&[]), None);
+    }
 
     /// Lets a path of a sending end fail; returns the error of the transfer within a second.
     async fn error_after(cx: &Context, failure: ChannelError) -> Option<ChannelError> {
