@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabul::files::receipts::{
     Attestation, AttestedFiles, Bag, BagError, CommandFacts, Draft, FileHashes, Lost, PAYLOAD,
-    Part, Party, ReceivedFiles, Role, SentFiles, Signer, Statement, ToHash,
+    Part, Party, Place, ReceivedFiles, Role, SentFiles, Signer, Statement, ToHash,
 };
 use sabul::files::{RemoteDestination, Seen, SeenKind, SourceSet, View};
 use sabul::internal::Rules;
@@ -26,7 +27,7 @@ use super::names::join;
 use super::plan::{Plan, source_set};
 use crate::args::{CopyArgs, ReceiptArgs};
 use crate::error::CliError;
-use crate::keys;
+use crate::{keys, links};
 
 /// Difference of a file that prevents a receipt, and the remedy.
 const DIFFERENT: &str =
@@ -108,6 +109,11 @@ impl Receipt {
     ) -> Result<String, CliError> {
         let stop = Arc::new(AtomicBool::new(false));
         let guard = StopOnDrop(Arc::clone(&stop));
+        // Opened before the files are read: later, another user may put another directory under the name.
+        let bag_place = match plan {
+            Plan::Get { destination, .. } if self.bag => Some(open_bag(destination)?),
+            _ => None,
+        };
         let work = Work {
             signed: self.signed.clone(),
             bag: self.bag.then(Bag::default),
@@ -129,7 +135,7 @@ impl Receipt {
         let written = written.map_err(|_| CliError::failed("the receipt was not written"))??;
         let files = format!("{} ({})", count(written.files, "file"), show_bytes(written.bytes));
         if let Some(bag) = written.bag {
-            write_bag(&bag, plan, session, options).await?;
+            write_bag(&bag, bag_place, plan, session, options).await?;
         }
         let bag = if self.bag { "the destination is a bag" } else { "" };
         let Some((folder, _)) = &self.signed else { return Ok(format!("{bag}: {files}")) };
@@ -156,35 +162,42 @@ impl Receipt {
     }
 }
 
-/// Writes the tag files of a bag into the destination.
+/// Opens the directory of a local bag.
+fn open_bag(payload: &OsStr) -> Result<Place, CliError> {
+    let path = Path::new(OsStr::from_bytes(bag_of(payload.as_bytes())));
+    // Without the slash at its end, the path of a link is that of the link.
+    let opened = links::target(path.components().as_path()).and_then(|path| Place::open(&path));
+    opened.map_err(|error| {
+        CliError::failed(format!("cannot open the bag '{}': {error}", path.display()))
+    })
+}
+
+/// Writes the tag files of a bag into the destination; `place` is the open directory of a local bag.
 async fn write_bag(
     bag: &Bag,
+    place: Option<Place>,
     plan: &Plan,
     session: &Session,
     options: &TransferOptions,
 ) -> Result<(), CliError> {
     let fail = |why: BagError| CliError::failed(why.to_string());
-    match plan {
-        Plan::Get { destination, .. } => bag
-            .write(Path::new(OsStr::from_bytes(bag_of(destination.as_bytes()))), SOFTWARE)
-            .map_err(fail),
-        Plan::Put { destination, .. } => {
-            let tags = tempfile::tempdir().map_err(|error| {
-                CliError::failed(format!(
-                    "cannot make a directory for the files of the bag: {error}"
-                ))
-            })?;
-            bag.write(tags.path(), SOFTWARE).map_err(fail)?;
-            let sources = SourceSet::path(tags.path().join(""));
-            let mut to = RemoteDestination::path(bag_of(&destination.path).to_vec());
-            to.into_directory = true;
-            // The rules are those of the payload.
-            let options = options.clone().rules(Vec::new());
-            let transfer = session.put(sources, to, &options).await?;
-            transfer.finish().await?.into_result()?;
-            Ok(())
-        }
+    if let Some(place) = place {
+        return bag.write(&place, SOFTWARE).map_err(fail);
     }
+    let Plan::Put { destination, .. } = plan else { return Ok(()) };
+    let no_tags = |error: io::Error| {
+        CliError::failed(format!("cannot make a directory for the files of the bag: {error}"))
+    };
+    let tags = tempfile::tempdir().map_err(no_tags)?;
+    bag.write(&Place::open(tags.path()).map_err(no_tags)?, SOFTWARE).map_err(fail)?;
+    let sources = SourceSet::path(tags.path().join(""));
+    let mut to = RemoteDestination::path(bag_of(&destination.path).to_vec());
+    to.into_directory = true;
+    // The rules are those of the payload.
+    let options = options.clone().rules(Vec::new());
+    let transfer = session.put(sources, to, &options).await?;
+    transfer.finish().await?.into_result()?;
+    Ok(())
 }
 
 /// The directory of a bag, from that of its payload.
@@ -317,8 +330,7 @@ impl Work {
         let far = self.session.attest(part, far_places, self.archive, self.signed.is_some());
         let far = self.runtime.block_on(far)?;
         let near = self.near(&places)?;
-        let draft = self.signed.as_ref().map(|(folder, _)| Draft::create(folder)).transpose();
-        let draft = draft.map_err(|why| CliError::failed(why.to_string()))?;
+        let draft = self.signed.as_ref().map(|(folder, _)| draft(folder)).transpose()?;
         let bag = self.bag.take();
         let (growing, ahead) = (self.growing, VecDeque::new());
         let mut hashing = Hashing {
@@ -341,6 +353,9 @@ impl Work {
         while !hashing.ahead.is_empty() {
             hashing.settle(&self.stop)?;
         }
+        if let Some(bag) = &hashing.bag {
+            self.check_bag(bag)?;
+        }
         self.conclude(hashing, &places)
     }
 
@@ -354,6 +369,74 @@ impl Work {
             }
         }
         Ok(None)
+    }
+
+    /// Checks that the destination has nothing that makes the bag invalid: payload files or links that are not of this
+    /// copy, and other manifests.
+    fn check_bag(&self, bag: &Bag) -> Result<(), CliError> {
+        let _entered = self.runtime.enter();
+        let (payload, beside) = self.bag_entries()?;
+        let copied = bag.payload();
+        let refuse = |path: &[u8], why: &str| {
+            Err(CliError::failed(format!("the destination is no bag: '{}' {why}", Printable(path))))
+        };
+        for seen in payload {
+            let Seen { path, outcome, .. } = seen?;
+            match outcome.map(|facts| facts.kind) {
+                Ok(SeenKind::Directory) => {}
+                Ok(SeenKind::File) if copied.has(&path) => {}
+                Ok(SeenKind::File) => {
+                    return refuse(
+                        &path,
+                        "is not of this copy; remove it, or name a new directory",
+                    );
+                }
+                Ok(_) => {
+                    return refuse(&path, "is not a file; remove it there, and copy without -a");
+                }
+                Err(failure) => return refuse(&path, &failure.to_string()),
+            }
+        }
+        match beside.iter().find(|name| std::str::from_utf8(name).is_ok_and(Bag::is_foreign)) {
+            Some(name) => {
+                refuse(name, "does not match this copy; remove it, or name a new directory")
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Entries of the payload directory of a bag, and the names beside this directory.
+    fn bag_entries(&self) -> Result<(Entries, Vec<Vec<u8>>), CliError> {
+        match &self.plan {
+            Plan::Put { destination, .. } => {
+                let root = bag_of(&destination.path);
+                let list = |place: Vec<u8>, view| {
+                    let listing = self.session.list(vec![place], view, Vec::new())?;
+                    Ok::<_, CliError>(Remote { listing, runtime: self.runtime.clone() })
+                };
+                let last =
+                    |path: &[u8]| path.rsplit(|&byte| byte == b'/').next().map(<[u8]>::to_vec);
+                let beside = list(root.to_vec(), View::Content)?
+                    .map(|seen| Ok::<_, CliError>(last(&seen?.path).unwrap_or_default()));
+                let beside = beside.collect::<Result<_, _>>()?;
+                let payload = list([root, PAYLOAD.as_bytes()].concat(), View::Archive)?;
+                Ok((Box::new(payload), beside))
+            }
+            Plan::Get { destination, .. } => {
+                let root = bag_of(destination.as_bytes());
+                let payload = OsString::from_vec([root, PAYLOAD.as_bytes()].concat());
+                let set = source_set(&[payload], true)?.with_archive_mode(true);
+                let root = if root.is_empty() { &b"."[..] } else { root };
+                let listed = std::fs::read_dir(OsStr::from_bytes(root)).and_then(|entries| {
+                    entries.map(|entry| Ok(entry?.file_name().into_vec())).collect()
+                });
+                let beside = listed.map_err(|error| {
+                    CliError::failed(format!("cannot list the bag '{}': {error}", Printable(root)))
+                })?;
+                let payload = set.plan_compared(ReadParts::default()).map(Ok);
+                Ok((Box::new(payload), beside))
+            }
+        }
     }
 
     /// The files of this end.
@@ -416,6 +499,14 @@ impl Work {
             .map_err(|why| CliError::failed(why.to_string()))?;
         Ok(written)
     }
+}
+
+/// Begins a receipt in a directory.
+fn draft(folder: &Path) -> Result<Draft, CliError> {
+    let folder = links::target(folder.components().as_path()).map_err(|error| {
+        CliError::failed(format!("cannot write the receipt to '{}': {error}", folder.display()))
+    })?;
+    Draft::create(&folder).map_err(|why| CliError::failed(why.to_string()))
 }
 
 /// Text of local places.

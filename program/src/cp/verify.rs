@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sabul::files::receipts::is_receipt;
+use sabul::files::receipts::{has_only_receipt, is_receipt};
 use sabul::internal::compare::{CompareOptions, Difference};
 use sabul::internal::ssh::UploadObserver;
 use sabul::internal::{Chmod, Location};
@@ -105,6 +105,15 @@ fn receipt_of(args: &VerifyArgs) -> Result<Option<(PathBuf, Option<PathBuf>)>, C
     let folder = local(first)?.filter(|folder| is_receipt(folder));
     match (folder, second) {
         (Some(folder), None) => Ok(Some((folder, None))),
+        // The author of a tree can put a receipt of other files into the tree.
+        (Some(folder), Some(_)) if !has_only_receipt(&folder) => {
+            output::note(format_args!(
+                "'{}' has other files beside those of a receipt: the two trees are compared; to verify a receipt, give \
+                 a directory that has only its files",
+                folder.display()
+            ));
+            Ok(None)
+        }
         (Some(folder), Some(second)) => {
             let target = local(second)?.ok_or_else(|| {
                 CliError::usage(
@@ -144,9 +153,8 @@ async fn verify_receipt(
         (true, true) => exit::DONE,
     };
     if args.json {
-        let files = verified.files.saturating_sub(verified.unreadable.len() as u64);
         let json = VerifyJson {
-            files: if has_target { files } else { 0 },
+            files: verified.equal,
             bytes: verified.bytes,
             different: verified.findings.len() as u64,
             extra: 0,
@@ -172,13 +180,14 @@ async fn verify_receipt(
         let (receiver, sender) = (&predicate.receiver, &predicate.sender);
         let at = receiver.durable_at.as_deref().unwrap_or_default();
         output::note(format_args!(
-            "the receipt is right: {} ({}) durable at {at}; receiver {}@{}, sender {}@{}",
+            "the receipt is right: {} ({}) durable at {}; receiver {}@{}, sender {}@{}",
             count(predicate.files, "file"),
             show_bytes(predicate.bytes),
-            receiver.user,
-            receiver.host,
-            sender.user,
-            sender.host,
+            Printable(at.as_bytes()),
+            Printable(receiver.user.as_bytes()),
+            Printable(receiver.host.as_bytes()),
+            Printable(sender.user.as_bytes()),
+            Printable(sender.host.as_bytes()),
         ));
         if has_target {
             output::note(format_args!(

@@ -134,3 +134,76 @@ fn two_local_directories_have_a_receipt_by_one_key() {
     expect_code(&output, 5);
     assert!(stderr(&output).contains("no receipt was written: 'empty'"), "{}", stderr(&output));
 }
+
+#[test]
+fn a_destination_with_more_than_the_payload_is_no_bag() {
+    let Some(bench) = bench(&[]) else { return };
+    fs::create_dir(bench.path("tree")).unwrap();
+    for name in ["one", "two"] {
+        fs::write(bench.path("tree").join(name), name).unwrap();
+    }
+    let (up, down) = (bench.url("up"), bench.url("tree"));
+    expect_code(&at(&bench, &["cp", "-r", "tree", &bench.url("")]), 0);
+    for (from, to, place) in
+        [("tree", up.as_str(), bench.root("up")), (down.as_str(), "down", bench.path("down"))]
+    {
+        let copy = ["cp", "-r", from, to, "--bag"];
+        let no_bag = |name: &str| {
+            let output = at(&bench, &copy);
+            expect_code(&output, 1);
+            let text = stderr(&output);
+            assert!(text.contains("is no bag") && text.contains(name), "{text}");
+        };
+        expect_code(&at(&bench, &copy), 0);
+        expect_code(&at(&bench, &copy), 0);
+        fs::write(place.join("manifest-md5.txt"), "").unwrap();
+        no_bag("manifest-md5.txt");
+        fs::remove_file(place.join("manifest-md5.txt")).unwrap();
+        fs::write(place.join("data/tree/old"), "").unwrap();
+        no_bag("data/tree/old");
+        fs::remove_file(place.join("data/tree/old")).unwrap();
+        std::os::unix::fs::symlink("one", place.join("data/tree/link")).unwrap();
+        no_bag("data/tree/link");
+        fs::remove_file(place.join("data/tree/link")).unwrap();
+        expect_code(&at(&bench, &copy), 0);
+    }
+}
+
+#[test]
+fn links_of_another_user_get_neither_a_receipt_nor_a_bag() {
+    let Some(bench) = bench(&[]) else { return };
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can give a link away");
+        return;
+    }
+    fs::write(bench.root("one"), "1").unwrap();
+    fs::create_dir_all(bench.path("victim/data")).unwrap();
+    fs::write(bench.path("victim/data/one"), "1").unwrap();
+    fs::write(bench.path("victim/allowed_signers"), "own").unwrap();
+    for name in ["r", "bag"] {
+        let link = bench.path(name);
+        std::os::unix::fs::symlink("victim", &link).unwrap();
+        std::os::unix::fs::lchown(&link, Some(1000), Some(1000)).unwrap();
+    }
+    let one = bench.url("one");
+    let receipt = ["cp", &one, "to", "--receipt", "r", "--receipt-key", "here"];
+    for copy in [&receipt[..], &["cp", &one, "bag", "--bag"]] {
+        let output = at(&bench, copy);
+        expect_code(&output, 1);
+        assert!(stderr(&output).contains("a link of another user"), "{}", stderr(&output));
+    }
+    assert_eq!(fs::read_to_string(bench.path("victim/allowed_signers")).unwrap(), "own");
+    assert_eq!(fs::read_dir(bench.path("victim")).unwrap().count(), 2);
+}
+
+#[test]
+fn two_trees_are_compared_also_if_the_first_has_a_receipt_of_other_files() {
+    let Some(bench) = bench(&[]) else { return };
+    let sync = ["sync", "src/", "to", "--receipt", "first", "--receipt-key", "here"];
+    expect_code(&at(&bench, &sync), 0);
+    expect_code(&at(&bench, &["verify", "first", "to"]), 0);
+    fs::write(bench.path("first/important"), "1").unwrap();
+    let output = at(&bench, &["verify", "first", "to"]);
+    expect_code(&output, 5);
+    assert!(stderr(&output).contains("the two trees are compared"), "{}", stderr(&output));
+}

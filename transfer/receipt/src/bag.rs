@@ -2,18 +2,21 @@
 //!
 //! CR, LF and % in paths are percent-encoded [RFC8493 §2.1.3]. Names must be UTF-8, which `bagit.txt` declares.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 
-use crate::folder::create;
 use crate::hashes::{FileHasher, FileHashes};
+use crate::place::Place;
 
 /// Directory of the payload.
 pub const PAYLOAD: &str = "data";
+const MANIFEST: &str = "manifest-sha256.txt";
+const TAG_MANIFEST: &str = "tagmanifest-sha256.txt";
 
 /// Reason why a bag cannot be made.
 #[derive(Debug)]
@@ -51,6 +54,17 @@ pub struct Bag {
     bytes: u64,
 }
 
+/// The payload files of a bag, as encoded in its manifest.
+#[derive(Debug)]
+pub struct Payload<'a>(HashSet<&'a str>);
+
+impl Payload<'_> {
+    /// Whether the bag has this payload file; `path` starts with `data/`.
+    pub fn has(&self, path: &[u8]) -> bool {
+        std::str::from_utf8(path).is_ok_and(|path| self.0.contains(&*encoded(path)))
+    }
+}
+
 impl Bag {
     /// Adds a payload file; `path` starts with `data/`.
     ///
@@ -65,11 +79,24 @@ impl Bag {
         Ok(())
     }
 
+    /// The payload files, for look-ups.
+    pub fn payload(&self) -> Payload<'_> {
+        let paths = self.manifest.lines().filter_map(|line| line.split_once("  "));
+        Payload(paths.map(|(_, path)| path).collect())
+    }
+
+    /// Whether a bag may not have this file beside its payload: a manifest that does not match the payload, or a list
+    /// of files that are missing.
+    pub fn is_foreign(name: &str) -> bool {
+        let is_manifest = name.starts_with("manifest-") || name.starts_with("tagmanifest-");
+        name == "fetch.txt" || is_manifest && name != MANIFEST && name != TAG_MANIFEST
+    }
+
     /// Writes the tag files into a directory, and flushes each.
     ///
     /// # Errors
-    /// If a file cannot be written.
-    pub fn write(&self, folder: &Path, software: &str) -> Result<(), BagError> {
+    /// If a file cannot be written, or if another directory has taken the name of this one.
+    pub fn write(&self, folder: &Place, software: &str) -> Result<(), BagError> {
         let day = Timestamp::now().to_string();
         let day = day.split('T').next().unwrap_or_default();
         let (bytes, files) = (self.bytes, self.files);
@@ -77,33 +104,35 @@ impl Bag {
             "Bag-Software-Agent: {software}\nBagging-Date: {day}\nPayload-Oxum: {bytes}.{files}\n"
         );
         let declaration = "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n";
-        let tags = [
-            ("bag-info.txt", &*info),
-            ("bagit.txt", declaration),
-            ("manifest-sha256.txt", &*self.manifest),
-        ];
+        let tags =
+            [("bag-info.txt", &*info), ("bagit.txt", declaration), (MANIFEST, &*self.manifest)];
         let mut tag_manifest = String::new();
         for (name, content) in tags {
             let mut hasher = FileHasher::default();
             hasher.update(content.as_bytes());
             tag_manifest.push_str(&line(&hasher.finish().sha256, name));
-            write(&folder.join(name), content)?;
+            write(folder, name, content)?;
         }
-        write(&folder.join("tagmanifest-sha256.txt"), &tag_manifest)
+        write(folder, TAG_MANIFEST, &tag_manifest)?;
+        let fail = |source| BagError::Io { path: folder.path().to_owned(), source };
+        folder.finish().map_err(fail)
     }
 }
 
 fn line(hash: &[u8; 32], path: &str) -> String {
-    let path = path.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
-    format!("{}  {path}\n", HEXLOWER.encode(hash))
+    format!("{}  {}\n", HEXLOWER.encode(hash), encoded(path))
 }
 
-fn write(path: &Path, content: &str) -> Result<(), BagError> {
-    let written = create(path).and_then(|mut file| {
+fn encoded(path: &str) -> String {
+    path.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+fn write(folder: &Place, name: &str, content: &str) -> Result<(), BagError> {
+    let written = folder.create_file(name).and_then(|mut file| {
         file.write_all(content.as_bytes())?;
         file.sync_all()
     });
-    written.map_err(|source| BagError::Io { path: path.to_owned(), source })
+    written.map_err(|source| BagError::Io { path: folder.path_of(name), source })
 }
 
 #[cfg(test)]
@@ -119,7 +148,14 @@ mod tests {
         let hashes = hasher.finish();
         bag.add("data/a\r\n%ä".as_bytes(), &hashes).unwrap();
         assert!(matches!(bag.add(b"data/\xff", &hashes), Err(BagError::Name)));
-        bag.write(dir.path(), "sabul 1").unwrap();
+        let payload = bag.payload();
+        assert!(payload.has("data/a\r\n%ä".as_bytes()) && !payload.has(b"data/a"));
+        for (name, is_foreign) in
+            [("manifest-md5.txt", true), ("fetch.txt", true), (MANIFEST, false), ("notes", false)]
+        {
+            assert_eq!(Bag::is_foreign(name), is_foreign, "{name}");
+        }
+        bag.write(&Place::open(dir.path()).unwrap(), "sabul 1").unwrap();
         let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
         let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(read("manifest-sha256.txt"), format!("{hash}  data/a%0D%0A%25ä\n"));

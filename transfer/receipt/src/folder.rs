@@ -1,7 +1,7 @@
 //! Writer of a receipt's directory. `receipt.json` is renamed into place last, so an unfinished receipt has none.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use sabul_keys::armored;
 use crate::hashes::FileHashes;
 use crate::manifest::Manifests;
 use crate::names;
+use crate::place::Place;
 use crate::statement::Statement;
 
 /// Ending of files that are being written.
@@ -33,30 +34,28 @@ impl std::error::Error for FolderError {}
 /// A receipt that is being written.
 #[derive(Debug)]
 pub struct Draft {
-    folder: PathBuf,
+    place: Place,
     sha256: BufWriter<File>,
     blake3: BufWriter<File>,
     manifests: Manifests,
 }
 
 impl Draft {
-    /// Creates the directory if missing, and both manifests under temporary names.
+    /// Creates the directory if missing, and both manifests under temporary names. The last name of the path may not be
+    /// a link.
     ///
     /// # Errors
     /// If the directory cannot be written.
     pub fn create(folder: &Path) -> Result<Self, FolderError> {
-        let fail = |path: &Path, source| FolderError { path: path.to_owned(), source };
-        fs::create_dir_all(folder).map_err(|error| fail(folder, error))?;
+        let place = Place::create(folder)
+            .map_err(|source| FolderError { path: folder.to_owned(), source })?;
         let open = |name: &str| {
-            let path = unfinished(folder, name);
-            create(&path).map(BufWriter::new).map_err(|error| fail(&path, error))
+            let file = place.create_file(&unfinished(name));
+            file.map(BufWriter::new)
+                .map_err(|source| FolderError { path: place.path_of(&unfinished(name)), source })
         };
-        Ok(Self {
-            folder: folder.to_owned(),
-            sha256: open(names::SHA256)?,
-            blake3: open(names::BLAKE3)?,
-            manifests: Manifests::default(),
-        })
+        let (sha256, blake3) = (open(names::SHA256)?, open(names::BLAKE3)?);
+        Ok(Self { place, sha256, blake3, manifests: Manifests::default() })
     }
 
     /// Adds a file to both manifests.
@@ -66,7 +65,7 @@ impl Draft {
     pub fn add(&mut self, path: &[u8], hashes: &FileHashes) -> Result<(), FolderError> {
         let (sha256, blake3) = self.manifests.add(path, hashes);
         let written = self.sha256.write_all(&sha256).and_then(|()| self.blake3.write_all(&blake3));
-        written.map_err(|source| FolderError { path: self.folder.clone(), source })
+        written.map_err(|source| FolderError { path: self.place.path().to_owned(), source })
     }
 
     /// The manifests so far.
@@ -84,8 +83,8 @@ impl Draft {
         receiver: &[u8],
         sender: &[u8],
     ) -> Result<(), FolderError> {
-        let Self { folder, sha256, blake3, .. } = self;
-        let fail = |source| FolderError { path: folder.clone(), source };
+        let Self { place, sha256, blake3, .. } = self;
+        let fail = |source| FolderError { path: place.path().to_owned(), source };
         let flush = |writer: BufWriter<File>| {
             writer.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
         };
@@ -100,47 +99,36 @@ impl Draft {
         ];
         for (name, content) in small {
             let write = || {
-                let mut file = create(&unfinished(&folder, name))?;
+                let mut file = place.create_file(&unfinished(name))?;
                 file.write_all(content)?;
                 file.sync_all()
             };
             write().map_err(fail)?;
         }
-        match fs::remove_file(folder.join(names::STATEMENT)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
-            _ => {}
-        }
+        place.remove(names::STATEMENT).map_err(fail)?;
         let large = [names::SHA256, names::BLAKE3];
         for name in large.into_iter().chain(small.iter().map(|(name, _)| *name)) {
-            fs::rename(unfinished(&folder, name), folder.join(name)).map_err(fail)?;
+            place.rename(&unfinished(name), name).map_err(fail)?;
         }
-        File::open(&folder).and_then(|folder| folder.sync_all()).map_err(fail)
+        place.finish().map_err(fail)
     }
 
     /// Removes the unfinished manifests.
     pub fn discard(self) {
         for name in [names::SHA256, names::BLAKE3] {
             // A file that stays has the name of an unfinished file.
-            let _ = fs::remove_file(unfinished(&self.folder, name));
+            let _ = self.place.remove(&unfinished(name));
         }
     }
 }
 
-/// Creates a file in place of an earlier one. Another user may have put a link there, so no link is followed.
-pub(crate) fn create(path: &Path) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    File::options().write(true).create_new(true).open(path)
-}
-
-fn unfinished(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("{name}{UNFINISHED}"))
+fn unfinished(name: &str) -> String {
+    format!("{name}{UNFINISHED}")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -153,7 +141,7 @@ mod tests {
         let receipt = folder.path().join("receipt");
         fs::create_dir(&receipt).unwrap();
         for name in [names::SHA256, names::BLAKE3] {
-            symlink(&victim, unfinished(&receipt, name)).unwrap();
+            symlink(&victim, receipt.join(unfinished(name))).unwrap();
         }
         let hashes = FileHashes { bytes: 1, sha256: [1; 32], blake3: [2; 32] };
         let mut draft = Draft::create(&receipt).unwrap();
@@ -162,7 +150,8 @@ mod tests {
         draft.discard();
         let bag = receipt.join("bagit.txt");
         symlink(&victim, &bag).unwrap();
-        crate::bag::Bag::default().write(&receipt, "sabul 1").unwrap();
+        let place = Place::open(&receipt).unwrap();
+        crate::bag::Bag::default().write(&place, "sabul 1").unwrap();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
         assert!(fs::symlink_metadata(&bag).unwrap().is_file());
     }

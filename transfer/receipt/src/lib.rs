@@ -19,16 +19,18 @@ mod folder;
 mod hashes;
 mod manifest;
 pub mod names;
+mod place;
 mod signer;
 mod statement;
 mod verify;
 
-pub use bag::{Bag, BagError, PAYLOAD};
+pub use bag::{Bag, BagError, PAYLOAD, Payload};
 pub use folder::{Draft, FolderError};
 pub use hashes::{FileHasher, FileHashes};
 pub use manifest::{Line, LineError, Manifests};
+pub use place::Place;
 pub use signer::{Signer, here};
 pub use statement::{
     CommandFacts, Lost, Party, Predicate, Role, Statement, StatementError, Subject,
 };
-pub use verify::{Finding, Verified, is_receipt, verify};
+pub use verify::{Finding, Verified, has_only_receipt, is_receipt, verify};

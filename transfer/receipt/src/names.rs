@@ -12,3 +12,5 @@ pub const RECEIVER: &str = "receipt.json.sig";
 pub const SENDER: &str = "receipt.json.sender.sig";
 /// Keys of both ends.
 pub const SIGNERS: &str = "allowed_signers";
+/// All files of a receipt.
+pub(crate) const ALL: [&str; 6] = [SHA256, BLAKE3, STATEMENT, RECEIVER, SENDER, SIGNERS];

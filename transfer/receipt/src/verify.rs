@@ -40,6 +40,8 @@ pub struct Verified {
     pub statement: Option<Statement>,
     /// Files in the manifests.
     pub files: u64,
+    /// Files of the directory that are as in the receipt.
+    pub equal: u64,
     /// Bytes of the files of the directory that were read.
     pub bytes: u64,
     /// Differences; empty if the receipt, and the directory if given, are right.
@@ -61,15 +63,15 @@ impl Verified {
 
 /// Whether a path is a directory with most files of a receipt.
 pub fn is_receipt(path: &Path) -> bool {
-    let all = [
-        names::SHA256,
-        names::BLAKE3,
-        names::STATEMENT,
-        names::RECEIVER,
-        names::SENDER,
-        names::SIGNERS,
-    ];
-    all.iter().filter(|name| path.join(name).is_file()).count() >= all.len() / 2
+    names::ALL.iter().filter(|name| path.join(name).is_file()).count() >= names::ALL.len() / 2
+}
+
+/// Whether a directory has no other entries than files of a receipt.
+pub fn has_only_receipt(path: &Path) -> bool {
+    let is_known = |name: &OsStr| names::ALL.iter().any(|known| name == *known);
+    fs::read_dir(path).is_ok_and(|mut entries| {
+        entries.all(|entry| entry.is_ok_and(|entry| is_known(&entry.file_name())))
+    })
 }
 
 /// Verifies the receipt in `folder`: its form, signatures and manifests. With `target`, each file of the manifests is read
@@ -167,7 +169,7 @@ fn is_allowed(allowed: &str, role: Role, key: Fingerprint) -> bool {
             .iter()
             .position(|word| ["ssh-", "ecdsa-", "sk-"].iter().any(|start| word.starts_with(start)));
         let Some(at) = at else { return false };
-        let options = words[..at].join(" ");
+        let options = lower_outside_quotes(&words[..at].join(" "));
         let is_for_receipts = !options.contains("namespaces=")
             || options.contains(&format!("\"{RECEIPT_NAMESPACE}\""));
         // Certificates and times of validity are not evaluated, so such a line allows nothing.
@@ -177,6 +179,16 @@ fn is_allowed(allowed: &str, role: Role, key: Fingerprint) -> bool {
             && is_for_receipts
             && Fingerprint::of_line(&words[at..].join(" ")) == Some(key)
     })
+}
+
+/// Options in lower letters; values in quotes stay. ssh-keygen compares names of options without case.
+fn lower_outside_quotes(options: &str) -> String {
+    let parts = options.split('"').enumerate();
+    let lowered = parts.map(|(number, part)| match number % 2 {
+        0 => part.to_ascii_lowercase(),
+        _ => part.to_owned(),
+    });
+    lowered.collect::<Vec<_>>().join("\"")
 }
 
 fn check_manifests(
@@ -273,6 +285,15 @@ fn check_file(target: &Path, path: &[u8], expected: &FileHashes, verified: &mut 
         return 0;
     }
     let place = target.join(below);
+    let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|it| it.is_symlink());
+    if below
+        .ancestors()
+        .filter(|part| *part != Path::new(""))
+        .any(|part| is_link(&target.join(part)))
+    {
+        verified.find(path, "is a link or below a link, and not a file of the copy; copy it again");
+        return 0;
+    }
     match open_plain(&place).and_then(|mut file| hash_all(&mut file)) {
         Ok(hashes) => {
             if (hashes.sha256, hashes.blake3) != (expected.sha256, expected.blake3) {
@@ -280,6 +301,8 @@ fn check_file(target: &Path, path: &[u8], expected: &FileHashes, verified: &mut 
                     path,
                     "the content is not that of the receipt; copy it again from the source",
                 );
+            } else {
+                verified.equal += 1;
             }
             hashes.bytes
         }
@@ -327,6 +350,44 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_file_below_a_link_is_not_a_file_of_the_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("other")).unwrap();
+        fs::write(folder.path().join("other/a"), "").unwrap();
+        std::os::unix::fs::symlink("other", folder.path().join("link")).unwrap();
+        let hashes = hash_all(&mut io::empty()).unwrap();
+        let mut verified = Verified::default();
+        check_file(folder.path(), b"other/a", &hashes, &mut verified);
+        assert_eq!((verified.findings.len(), verified.equal), (0, 1));
+        check_file(folder.path(), b"link/a", &hashes, &mut verified);
+        assert_eq!((verified.findings.len(), verified.equal), (1, 1));
+    }
+
+    #[test]
+    fn options_of_allowed_signers_have_no_case() {
+        let key =
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILM+rvN+ot98qgEN796jTiQfZfG1KaT0PtFDJ/XFSqti";
+        let print = Fingerprint::of_line(key).unwrap();
+        let is_allowed =
+            |options: &str| is_allowed(&format!("receiver {options} {key}"), Role::Receiver, print);
+        assert!(is_allowed("") && is_allowed("NAMESPACES=\"sabul-receipt@v1\""));
+        for options in ["NAMESPACES=\"git\"", "CERT-AUTHORITY", "Valid-Before=\"20200101\""] {
+            assert!(!is_allowed(options), "{options}");
+        }
+    }
+
+    #[test]
+    fn a_directory_with_other_files_is_more_than_a_receipt() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [names::STATEMENT, names::SHA256, names::BLAKE3] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert!(is_receipt(folder.path()) && has_only_receipt(folder.path()));
+        fs::write(folder.path().join("important"), "").unwrap();
+        assert!(is_receipt(folder.path()) && !has_only_receipt(folder.path()));
+    }
+
+    #[test]
     fn pipes_and_devices_are_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let (pipe, link) = (folder.path().join("pipe"), folder.path().join("link"));
@@ -341,7 +402,8 @@ mod tests {
         for name in [&b"pipe"[..], b"link"] {
             assert_eq!(check_file(folder.path(), name, &hashes, &mut verified), 0);
         }
-        assert!(verified.findings.iter().all(|it| it.what.contains("not a file")), "{verified:?}");
+        assert!(verified.findings[0].what.contains("not a file any more"), "{verified:?}");
+        assert!(verified.findings[1].what.contains("is a link"), "{verified:?}");
         assert_eq!((verified.findings.len(), verified.unreadable.len()), (2, 0));
     }
 }

@@ -2,7 +2,8 @@
 
 pub use sabul_receipt::{
     Bag, BagError, CommandFacts, Draft, FileHashes, Finding, FolderError, Line, Lost, Manifests,
-    PAYLOAD, Party, Role, Signer, Statement, StatementError, Verified, is_receipt, names, verify,
+    PAYLOAD, Party, Place, Role, Signer, Statement, StatementError, Verified, has_only_receipt,
+    is_receipt, names, verify,
 };
 pub use sabul_wire::control::{Part, ToHash};
 
