@@ -6,7 +6,7 @@
 //!
 //! The file is read again when it changed. A file that is missing or open to others authorizes nobody.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -190,8 +190,15 @@ fn parse_line(line: &str) -> Result<Option<KeyLine>, String> {
         _ => {}
     }
     let mut grant = Grant::default();
+    let mut seen = HashSet::new();
     for (name, value) in parse_options(options)? {
         let name = name.to_ascii_lowercase();
+        // Of two limits of a kind, the later one would silently replace the earlier one.
+        if value.is_some() && !seen.insert(name.clone()) {
+            return Err(format!(
+                "the option '{name}' is given twice, so the key is refused: keep one"
+            ));
+        }
         let is_known = match &value {
             Some(value) => grant.set(&name, value)?,
             None => IGNORED_OPTIONS.contains(&name.as_str()),
@@ -286,6 +293,18 @@ mod tests {
     fn parse(options: &str) -> Result<Grant, String> {
         let line = format!("{options} {KEY} a comment with spaces");
         parse_line(&line).map(|parsed| parsed.unwrap().grant)
+    }
+
+    #[test]
+    fn an_option_that_is_given_twice_refuses_the_key() {
+        for options in [
+            r#"expiry-time="20200101",expiry-time="20301231""#,
+            r#"from="10.0.0.0/8",FROM="127.0.0.0/8""#,
+            r#"rights="list",rights="read,write""#,
+        ] {
+            assert!(parse(options).unwrap_err().contains("given twice"), "{options}");
+        }
+        parse("no-pty,no-pty").unwrap();
     }
 
     #[test]
