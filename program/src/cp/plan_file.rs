@@ -257,6 +257,9 @@ pub(super) fn read(path: &Path, args: ApplyArgs) -> Result<(SyncArgs, Planned), 
     if changes != foot.changes {
         return Err(damaged("the number of changes does not match"));
     }
+    if !head.delete && !planned.removals.is_empty() {
+        return Err(damaged("it removes entries, and was made without --delete"));
+    }
     let args =
         head.into_args(copy, whole_file).ok_or_else(|| damaged("a path or rule is invalid"))?;
     Ok((args, planned))

@@ -99,7 +99,7 @@ fn shared_folder<'a>(failures: impl Iterator<Item = &'a Failure>) -> String {
 /// Returns the failure, with the path of the entry in front if the text names no path.
 fn with_path(path: &[u8], failure: &Failure) -> Failure {
     let path = Printable(path).to_string();
-    if failure.names_file(&path) {
+    if failure.names_file() {
         failure.clone()
     } else {
         Failure::new(failure.code, format!("'{path}': {failure}"))
