@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Peak memory (VmHWM) of both ends of `sabul sync` for trees with many entries.
 
-Makes two trees of N empty files on a tmpfs: all files in one directory, and 5 files in each of N/5 directories. A
-server on loopback has the destination; each step is one `sabul sync`. Prints seconds and the peak resident memory of the
+Makes trees of N empty files on a tmpfs or in FOLDER: all files in one directory (one), 5 files in each of N/5 directories
+(many), or a tenth in one directory and the rest in directories of 100 (mixed). With `same`, the destination is the source
+itself, so that one tree is enough; the first step is left out. A server on loopback has the destination; each step is one `sabul sync`. Prints seconds and the peak resident memory of the
 client and of the server, which starts again before each step.
 
-    trees.py PROGRAM ENTRIES [one|many] [FOLDER]
+    trees.py PROGRAM ENTRIES [one|many|mixed] [FOLDER] [same]
 """
 
 import os
@@ -26,6 +27,11 @@ STEPS = [
 
 def make(root, shape, entries):
     os.mkdir(root)
+    if shape == "mixed":
+        make(f"{root}/one", "one", entries // 10)
+        for folder in range(entries * 9 // 1000):
+            make(f"{root}/{folder:06}", "one", 100)
+        return
     if shape == "one":
         for number in range(entries):
             os.close(os.open(f"{root}/file-{number:09}.dat", os.O_CREAT | os.O_WRONLY, 0o644))
@@ -72,13 +78,16 @@ def main():
     program, entries = os.path.abspath(sys.argv[1]), int(sys.argv[2])
     shapes = [sys.argv[3]] if len(sys.argv) > 3 else ["one", "many"]
     base = sys.argv[4] if len(sys.argv) > 4 else "/dev/shm"
+    is_same = "same" in sys.argv[5:]
     for shape in shapes:
         folder = tempfile.mkdtemp(dir=base)
         try:
-            source, root = f"{folder}/source", f"{folder}/root"
+            root = f"{folder}/root"
+            os.mkdir(root)
+            source = f"{root}/tree" if is_same else f"{folder}/source"
             make(source, shape, entries)
-            os.makedirs(f"{root}/tree")
-            for name, flags in STEPS:
+            os.makedirs(f"{root}/tree", exist_ok=True)
+            for name, flags in STEPS[is_same:]:
                 code, seconds, client, server = sync(program, source, root, f"{folder}/ticket", flags)
                 print(
                     f"{shape:5} {entries:9} {name:18} exit {code} {seconds:7.1f} s   client {client:7.1f} MB   "

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Eight channels of one path beside one kernel CUBIC flow, and beside one flow with one channel, on drawn paths; emulated.
 
-Usage: SABUL=target/release/sabul emulated.py [PATHS] [FIRST-PATH]. Needs root, ip, cc. Prints a line of JSON for each path:
-goodput in Mb/s of eight channels, and of one channel in their place, each with that of the other flow.
+Usage: SABUL=target/release/sabul emulated.py [PATHS] [FIRST-PATH] [cubic|sabul2026]. Needs root, ip, cc. Prints a line of JSON for
+each path: goodput in Mb/s of eight channels, and of one channel in their place, each with that of the other flow.
 """
 import importlib.util
 import json
@@ -22,6 +22,7 @@ spec.loader.exec_module(base)
 
 PATHS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 FIRST = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+OTHERS = sys.argv[3:] or ["cubic", "sabul2026"]
 SECONDS, WARMUP, OTHER_STARTS_S = 30, 12, 2
 CUBIC = """
 import socket, time
@@ -85,7 +86,7 @@ def main():
         for index in range(FIRST, FIRST + PATHS):
             path = draw(index)
             row = {"path": index, "rate_mbps": path[0], "rtt_ms": path[1], "queue_bdp": path[2]}
-            for other in ("cubic", "sabul2026"):
+            for other in OTHERS:
                 eight, one = (run(path, channels, other, index + 1) for channels in (8, 1))
                 row[other] = {"eight": eight, "one": one, "ratio": round(eight[0] / one[0], 3)}
             print(json.dumps(row), flush=True)
