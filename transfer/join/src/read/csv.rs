@@ -20,13 +20,71 @@ const VALUES: usize = 4 << 20;
 /// Largest number of bytes of the rows of a batch. Ours: rows of 64 KiB.
 const BATCH_MAX: u64 = 512 << 20;
 
+/// Place in a row, as the decoder sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum At {
+    /// Before the first byte of a value: only here a quote opens a quoted value.
+    #[default]
+    Start,
+    /// In a value without quotes. A quote is part of the value.
+    Plain,
+    Quoted,
+    /// After a quote in a quoted value: the end of the value, or the first half of a doubled quote.
+    Closed,
+}
+
+impl At {
+    const fn after(self, byte: u8) -> Self {
+        match (self, byte) {
+            (Self::Quoted, b'"') => Self::Closed,
+            (Self::Quoted, _) | (Self::Start | Self::Closed, b'"') => Self::Quoted,
+            (_, b',' | b'\n' | b'\r') => Self::Start,
+            _ => Self::Plain,
+        }
+    }
+}
+
+/// Returns the error for content that ends in a quoted value: the rows after the quote would be one value.
+fn unclosed() -> JoinError {
+    JoinError::Table("the content ends inside of a quoted value; is a quote missing?".to_owned())
+}
+
+/// Byte order mark, which the decoder skips.
+const MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+/// Follows the quotes of a file from its start.
+#[derive(Debug, Default)]
+struct Quotes {
+    at: At,
+    /// Bytes of the mark at the start of the file; the length of the mark after other bytes.
+    mark: usize,
+}
+
+impl Quotes {
+    fn take(&mut self, byte: u8) {
+        if MARK.get(self.mark) == Some(&byte) {
+            self.mark += 1;
+            return;
+        }
+        if (1..MARK.len()).contains(&self.mark) {
+            self.at = At::Plain;
+        }
+        self.mark = MARK.len();
+        self.at = self.at.after(byte);
+    }
+}
+
 /// Infers the schema from the first bytes of a file. `is_whole` marks that the bytes are the whole
 /// file: then a column without values has the type NULL, otherwise text.
 ///
 /// # Errors
 /// If the bytes are not CSV with a header line.
 pub fn csv_schema(head: &[u8], is_whole: bool) -> Result<SchemaRef, JoinError> {
-    let end = if is_whole { head.len() } else { end_of_rows(head) };
+    let (end, at) = end_of_rows(head);
+    if is_whole && at == At::Quoted {
+        return Err(unclosed());
+    }
+    let end = if is_whole { head.len() } else { end };
     let format = Format::default().with_header(true);
     let (schema, _) = guarded(|| Ok(format.infer_schema(Cursor::new(&head[..end]), None)?))?;
     if is_whole {
@@ -35,17 +93,17 @@ pub fn csv_schema(head: &[u8], is_whole: bool) -> Result<SchemaRef, JoinError> {
     Ok(Arc::new(texts_for_nulls(&schema)))
 }
 
-/// Returns the end of the last whole row. A line end between quotes is part of a value.
-fn end_of_rows(head: &[u8]) -> usize {
-    let (mut is_quoted, mut end) = (false, 0);
-    for (at, byte) in head.iter().enumerate() {
-        match byte {
-            b'"' => is_quoted = !is_quoted,
-            b'\n' if !is_quoted => end = at + 1,
-            _ => {}
+/// Returns the end of the last whole row, and the place at the end of the bytes. A line end between quotes is part of a
+/// value.
+fn end_of_rows(head: &[u8]) -> (usize, At) {
+    let (mut quotes, mut end) = (Quotes::default(), 0);
+    for (place, byte) in head.iter().enumerate() {
+        quotes.take(*byte);
+        if *byte == b'\n' && quotes.at == At::Start {
+            end = place + 1;
         }
     }
-    if end == 0 { head.len() } else { end }
+    (if end == 0 { head.len() } else { end }, quotes.at)
 }
 
 fn texts_for_nulls(schema: &Schema) -> Schema {
@@ -84,11 +142,15 @@ fn decode(
         .with_batch_size(rows)
         .with_projection(at)
         .build_decoder();
-    let mut bytes = 0;
+    let (mut bytes, mut quotes) = (0, Quotes::default());
     loop {
         let content = stream.fill_buf().map_err(JoinError::io("read CSV"))?;
         let used = decoder.decode(content)?;
+        content[..used].iter().for_each(|byte| quotes.take(*byte));
         stream.consume(used);
+        if used == 0 && quotes.at == At::Quoted {
+            return Err(unclosed());
+        }
         bytes += used as u64;
         if bytes > BATCH_MAX {
             let text = format!("{rows} rows have more than {BATCH_MAX} bytes; is a quote missing?");

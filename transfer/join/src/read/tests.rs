@@ -309,6 +309,39 @@ fn another_csv_file_of_the_table_needs_the_same_header() {
 }
 
 #[test]
+fn a_csv_file_that_ends_in_a_quoted_value_is_refused() {
+    let schema = csv_schema(b"a,b\n1,x\n", true).unwrap();
+    let mark = "\u{feff}";
+    for content in [
+        "a,b\n1,\"start\n2,x\n3,x\n",
+        "a,b\n1,x\n2,\"cut",
+        "a,b\n1,\"x\"\"",
+        "a,b\n1,\"",
+        // The mark is no part of the first value.
+        &format!("{mark}\"a\",b\n1,\"x"),
+    ] {
+        for error in [
+            csv_rows(content, &schema).unwrap_err(),
+            csv_schema(content.as_bytes(), true).unwrap_err(),
+        ] {
+            let text = error.to_string();
+            assert!(text.ends_with("is a quote missing?"), "{content:?}: {text}");
+        }
+    }
+    csv_schema(b"\"a,b\n1,x\n", true).unwrap_err();
+    for (content, rows) in [
+        ("a,b\n1,\"x\ny\"\n2,\"x\"\"\"", 2),
+        // A quote in a value without quotes is part of the value.
+        ("a,b\n1,5\" pipe\n2,x\n", 2),
+        ("a,b\r\n1,\"x\"\r\n\r\n2,\"\"\r\n", 2),
+        (&format!("{mark}\"a\",b\n1,x\n"), 1),
+    ] {
+        csv_schema(content.as_bytes(), true).unwrap();
+        assert_eq!(csv_rows(content, &schema).unwrap(), rows, "{content:?}");
+    }
+}
+
+#[test]
 fn types_of_csv_come_from_whole_rows_of_the_head() {
     let of = |head: &str, is_whole| {
         let schema = csv_schema(head.as_bytes(), is_whole).unwrap();
