@@ -117,6 +117,9 @@ impl Literal {
             Self::Text(_) if matches!(column, DataType::Utf8 | DataType::LargeUtf8) => {
                 Some(column.clone())
             }
+            // A column without values has every type, and no row of the column satisfies a comparison.
+            Self::Text(_) if column == DataType::Null => Some(DataType::Utf8),
+            Self::Boolean(_) if column == DataType::Null => Some(DataType::Boolean),
             Self::Text(text) if column.is_temporal() => {
                 if is_finer(text, &column) {
                     return Err(refuse("the literal has a smaller unit of time than the column"));
@@ -153,6 +156,7 @@ fn number_type(number: &str, column: &DataType) -> Option<DataType> {
             }
             (INTEGER_DIGITS, 0)
         }
+        None if *column == DataType::Null => (0, 0),
         None => return None,
     };
     let scale = scale.max(i16::try_from(fraction.len()).ok()?);
@@ -265,7 +269,7 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::{Decimal128Array, Float64Array, Int64Array, TimestampSecondArray};
+    use arrow_array::{Decimal128Array, Float64Array, Int64Array, NullArray, TimestampSecondArray};
     use arrow_schema::{Field, Schema};
 
     use super::*;
@@ -279,6 +283,7 @@ mod tests {
             ("d", Arc::new(decimals.with_precision_and_scale(9, 2).unwrap())),
             ("s", Arc::new(TimestampSecondArray::from(vec![0, 86_400, 90_000, 200_000]))),
             ("is", Arc::new(BooleanArray::from(vec![true, false, true, false]))),
+            ("none", Arc::new(NullArray::new(4))),
         ];
         let fields: Vec<_> = columns
             .iter()
@@ -319,6 +324,18 @@ mod tests {
             ("n = 1 OR n = 2 AND t IS NULL", &[1]),
             ("NOT n = 1 AND NOT NOT n=0", &[0]),
             ("a.\"n\"=2 and \"is\" = TRUE", &[2]),
+        ] {
+            assert_eq!(rows(condition).unwrap(), expected, "{condition}");
+        }
+    }
+
+    #[test]
+    fn a_comparison_with_a_column_without_values_is_null() {
+        for (condition, expected) in [
+            ("none > 1 or n = 3", &[3][..]),
+            ("not none = -1.5", &[]),
+            ("none = 'x' or not none = 'x'", &[]),
+            ("none = true or none is null and n < 2", &[0, 1]),
         ] {
             assert_eq!(rows(condition).unwrap(), expected, "{condition}");
         }

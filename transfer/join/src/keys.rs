@@ -43,7 +43,7 @@ pub(crate) fn common(one: &DataType, other: &DataType) -> Option<DataType> {
     Some(match (&one, &other) {
         (a, b) if a.is_nested() || b.is_nested() => return None,
         // A column without values, such as that of an empty CSV file, has every type.
-        (T::Null, T::Null) => T::Boolean,
+        (T::Null, T::Null) => T::Null,
         (T::Null, b) => return common(b, b),
         (a, T::Null) => return common(a, a),
         (a, b) if a.is_floating() && b.is_floating() => T::Float64,

@@ -220,7 +220,12 @@ fn key_type(tables: &[Table], key: &str) -> Result<DataType, JoinError> {
         };
         result = Some(both);
     }
-    result.map_or_else(|| refuse("no tables"), Ok)
+    match result {
+        // No table has a value, and NULLs match nothing in any type.
+        Some(DataType::Null) => Ok(DataType::Boolean),
+        Some(found) => Ok(found),
+        None => refuse("no tables"),
+    }
 }
 
 /// A column of the result.
@@ -553,6 +558,28 @@ mod tests {
         request.tables[1].schema = Arc::clone(&request.tables[0].schema);
         let plan = Plan::new(&request).unwrap();
         assert_eq!([0, 1].map(|at| plan.inputs[at].conditions.len()), [1, 1]);
+    }
+
+    #[test]
+    fn key_columns_without_values_take_the_type_of_the_others_in_any_order() {
+        use DataType::{Boolean, Int32, Int64, Null, Utf8};
+        for (types, expected) in [
+            (vec![Null, Int64], Int64),
+            (vec![Int64, Null], Int64),
+            (vec![Null, Utf8], Utf8),
+            (vec![Null, Null, Int32, Int64], Int64),
+            (vec![Null, Int32, Null], Int32),
+            (vec![Null, Null], Boolean),
+        ] {
+            let mut request = request(None, None);
+            request.tables.clear();
+            for (at, of) in types.iter().enumerate() {
+                let schema = Arc::new(Schema::new(vec![Field::new("k", of.clone(), true)]));
+                request.tables.push(Table { name: format!("t{at}"), schema });
+            }
+            let plan = Plan::new(&request).unwrap();
+            assert_eq!(plan.key_types, [expected], "{types:?}");
+        }
     }
 
     #[test]
