@@ -14,6 +14,7 @@ mod thrift;
 pub use self::arrow::{arrow, arrow_schema};
 pub use self::csv::{CSV_HEAD, csv, csv_schema};
 pub use self::parquet::{Chunks, ParquetFile, parquet_tail};
+pub(crate) use self::part::guarded_as;
 pub use self::part::{Consumer, is_decoding};
 pub use self::ranges::{LocalFile, Ranges};
 

@@ -42,17 +42,25 @@ thread_local! {
     static IS_DECODING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether this thread decodes a table. A panic is then returned as an error, so a panic hook need not print it.
+/// Returns whether this thread decodes a table or encodes the result. A panic is then returned as an error, so a panic hook need not print it.
 pub fn is_decoding() -> bool {
     IS_DECODING.get()
 }
 
 /// Runs a decoder. The libraries panic on some malformed content.
 pub(super) fn guarded<T>(decode: impl FnOnce() -> Result<T, JoinError>) -> Result<T, JoinError> {
+    guarded_as("the content is malformed", decode)
+}
+
+/// Runs a function of the libraries; `text` is the error for a panic.
+pub(crate) fn guarded_as<T>(
+    text: &str,
+    run: impl FnOnce() -> Result<T, JoinError>,
+) -> Result<T, JoinError> {
     let was_decoding = IS_DECODING.replace(true);
-    let result = catch_unwind(AssertUnwindSafe(decode));
+    let result = catch_unwind(AssertUnwindSafe(run));
     IS_DECODING.set(was_decoding);
-    result.unwrap_or_else(|_| Err(JoinError::Table("the content is malformed".to_owned())))
+    result.unwrap_or_else(|_| Err(JoinError::Table(text.to_owned())))
 }
 
 /// Returns these columns of a batch, in this order.
