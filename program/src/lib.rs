@@ -52,6 +52,7 @@ mod sim;
 mod stop;
 mod stripe;
 mod upload;
+mod watched;
 
 use std::future::Future;
 use std::process::ExitCode;

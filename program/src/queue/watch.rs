@@ -3,18 +3,18 @@
 //! Model:       inotify reports changes. A file whose writer closed or renamed it is complete; any other change of a
 //!              file makes it complete after a quiet time. Complete files become jobs.
 //! Not lost:    the directory is searched at the start, new subdirectories when they appear and once more when they are
-//!              watched, and everything when the kernel has dropped events.
+//!              watched. When the kernel has dropped events, everything is watched again and then searched.
+//! End:         the watch of a directory that was renamed, removed or replaced ends with an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
-use notify::{Event, EventKind, RecursiveMode, Watcher as _};
+use notify::{Event, EventKind};
 use sabul::internal::Printable;
 
 use super::open::Queue;
@@ -24,6 +24,7 @@ use sabul_queue::now_ms;
 use crate::args::QueueWatchArgs;
 use crate::error::CliError;
 use crate::stop::Stop;
+use crate::watched::{Seen, Watched};
 use crate::{exit, output};
 
 /// Ours: a file that nobody changes for this time is complete.
@@ -37,34 +38,77 @@ const DEPTH_MAX: usize = 100;
 
 /// Runs `sabul queue watch` and returns the exit code.
 pub(super) fn run(args: &QueueWatchArgs) -> Result<u8, CliError> {
-    let refused = |error: &dyn std::fmt::Display| {
-        CliError::failed(format!("cannot watch '{}': {error}", args.directory.display()))
-    };
-    let root = fs::canonicalize(&args.directory).map_err(|error| refused(&error))?;
+    let root =
+        fs::canonicalize(&args.directory).map_err(|error| refused(&args.directory, error))?;
     add::check_words(&command(&root, &root.join("a"), &args.destination))?;
     let stop = Stop::listen()?;
     let mut queue = Queue::open()?;
-    let (sender, events) = mpsc::channel();
-    let mut watcher = notify::recommended_watcher(sender).map_err(|error| refused(&error))?;
-    watcher.watch(&root, RecursiveMode::Recursive).map_err(|error| refused(&error))?;
+    let mut watch = Watch::start(&root)?;
     detach::remark_without_runner(&queue.folder);
-    let mut pending = Pending::default();
-    pending.search(&root, DEPTH_MAX);
     output::note(format_args!("watching '{}'", root.display()));
     while !stop.is_requested() {
-        match events.recv_timeout(TICK) {
-            Ok(Ok(event)) => pending.take(&event, &root),
-            Ok(Err(error)) => return Err(refused(&error)),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err(refused(&"no more events")),
-        }
-        for path in pending.complete(Instant::now()) {
+        let seen = watch.next()?;
+        watch.take(seen)?;
+        for path in watch.pending.complete(Instant::now()) {
             let words = command(&root, &path, &args.destination);
             let id = queue.store.add(&add::new_job(&args.job, words)?, now_ms())?;
             output::note(format_args!("job {id}: {}", Printable(path.as_os_str().as_bytes())));
         }
     }
     Ok(exit::INTERRUPTED)
+}
+
+fn refused(root: &Path, error: impl std::fmt::Display) -> CliError {
+    CliError::failed(format!("cannot watch '{}': {error}", root.display()))
+}
+
+/// A watched directory, and its files that are not complete yet.
+#[derive(Debug)]
+struct Watch {
+    root: PathBuf,
+    watched: Watched,
+    pending: Pending,
+}
+
+impl Watch {
+    fn start(root: &Path) -> Result<Self, CliError> {
+        let watched = Self::watched(root)?;
+        let mut pending = Pending::default();
+        pending.search(root, DEPTH_MAX);
+        Ok(Self { root: root.to_owned(), watched, pending })
+    }
+
+    /// Watches the root with all subdirectories.
+    fn watched(root: &Path) -> Result<Watched, CliError> {
+        let started = Watched::start(root);
+        let complete = started.and_then(|(watched, complete)| complete.map(|()| watched));
+        complete.map_err(|error| refused(root, error))
+    }
+
+    fn next(&self) -> Result<Seen, CliError> {
+        self.watched.next(TICK).map_err(|error| refused(&self.root, error))
+    }
+
+    /// Takes a report.
+    fn take(&mut self, seen: Seen) -> Result<(), CliError> {
+        match seen {
+            Seen::Nothing => {}
+            Seen::Change(event) => self.pending.take(&event, &self.root),
+            Seen::Dropped => {
+                // A search finds the files of now; files that come later to new directories need the watch.
+                self.watched = Self::watched(&self.root)?;
+                self.pending.search(&self.root, DEPTH_MAX);
+            }
+            Seen::Lost => {
+                return Err(CliError::failed(format!(
+                    "the watched directory '{}' was renamed, removed or replaced: files that came last may have no job, \
+                     and later files get none; when the directory is there, run the same command again",
+                    self.root.display()
+                )));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Returns the command that copies a file below the root to the same relative name.
@@ -110,9 +154,6 @@ impl Pending {
 
     /// Takes a change of files.
     fn take(&mut self, event: &Event, root: &Path) {
-        if event.need_rescan() {
-            self.search(root, DEPTH_MAX);
-        }
         let is_closed = match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write))
             | EventKind::Modify(ModifyKind::Name(RenameMode::To)) => true,
@@ -179,6 +220,9 @@ mod tests {
 
     use super::*;
 
+    /// Time for an event on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
     #[test]
     fn a_file_gets_the_same_relative_name_at_the_destination() {
         let to = |file: &str, destination: &str| {
@@ -207,6 +251,52 @@ mod tests {
         pending.take(&Event::new(kind).add_path(root.join("new")), root);
         assert_eq!(pending.complete(Instant::now()), [root.join("new")]);
         assert_eq!(pending.complete(now + 2 * QUIET), [root.join("old")]);
+    }
+
+    /// Waits until a file is complete.
+    #[track_caller]
+    fn wait_for(watch: &mut Watch, file: &Path) {
+        let start = Instant::now();
+        while !watch.pending.complete(Instant::now()).iter().any(|path| path == file) {
+            assert!(start.elapsed() < PATIENCE, "'{}' was not found", file.display());
+            let seen = watch.next().unwrap();
+            watch.take(seen).unwrap();
+        }
+    }
+
+    #[test]
+    fn directories_that_were_made_while_events_were_dropped_are_watched() {
+        let [root, elsewhere] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let mut watch = Watch::start(root.path()).unwrap();
+        // The events of the root are dropped: the watch is that of another directory.
+        watch.watched = Watch::watched(elsewhere.path()).unwrap();
+        let folder = root.path().join("new");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("first"), "").unwrap();
+        watch.take(Seen::Dropped).unwrap();
+        wait_for(&mut watch, &folder.join("first"));
+        fs::write(folder.join("later"), "").unwrap();
+        wait_for(&mut watch, &folder.join("later"));
+    }
+
+    #[test]
+    fn the_watch_of_a_renamed_directory_ends_with_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let mut watch = Watch::start(&root).unwrap();
+        fs::rename(&root, folder.path().join("old")).unwrap();
+        fs::create_dir(&root).unwrap();
+        let start = Instant::now();
+        let error = loop {
+            assert!(start.elapsed() < PATIENCE, "the rename was not reported");
+            let seen = watch.next().unwrap();
+            if let Err(error) = watch.take(seen) {
+                break error.to_string();
+            }
+        };
+        assert!(error.contains("root' was renamed, removed or replaced"), "{error}");
+        assert!(error.contains("run the same command again"), "{error}");
     }
 
     #[test]
