@@ -33,7 +33,7 @@ use crate::files::dial;
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::upload::UploadProgress;
-use places::{absolute, full_place, now_s};
+use places::{absolute, full_place, now_s, refuse_repeated};
 use watch::Changes;
 
 /// Time for which an unreachable replica is dialled again with --watch.
@@ -56,6 +56,7 @@ pub(crate) async fn run(args: ReplicateArgs) -> Result<u8, CliError> {
         }
     };
     let directory = absolute(directory)?;
+    refuse_repeated(places)?;
     let folder = versions::folder()?;
     sabul::internal::allow_many_files();
     let interrupt = Interrupt::listen()?;

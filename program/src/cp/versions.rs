@@ -116,7 +116,7 @@ pub(super) struct Versions {
 pub(super) struct Site {
     /// Source: an absolute path, with a slash at its end for the content of the directory.
     pub(super) directory: Vec<u8>,
-    /// Place of the replica, as written.
+    /// Place of the replica, in one spelling.
     pub(super) place: Vec<u8>,
     /// Filter rules, as JSON.
     pub(super) rules: String,

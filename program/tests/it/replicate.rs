@@ -187,6 +187,8 @@ fn wrong_places_and_options_are_refused() {
         (&["missing", "x"], "cannot read 'missing'"),
         (&["host:x", "src"], "on another machine"),
         (&["--json", "src", "x"], "does not support --json"),
+        (&["src/", "x", "x"], "the same replica is named twice"),
+        (&["src/", "x", "./x/"], "the same replica is named twice, as 'x' and as './x/'"),
     ] {
         let output = replicate(&bench, arguments);
         expect_code(&output, 2);
