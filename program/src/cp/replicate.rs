@@ -7,6 +7,7 @@ mod places;
 mod status;
 mod watch;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
@@ -15,8 +16,9 @@ use std::time::Duration;
 
 use sabul::internal::Retry;
 use sabul::internal::ssh::UploadObserver;
-use sabul::{ErrorKind, Session, TransferOptions};
+use sabul::{ErrorKind, Report, Session, TransferOptions};
 use sabul_content::Printable;
+use sabul_front::json::ErrorJson;
 use tokio::task::JoinSet;
 
 use super::guard::Replica;
@@ -237,6 +239,8 @@ impl Runner {
         // Also after a failure: the entries have another name now.
         let kept = self.print_kept();
         let report = copied.inspect_err(|_| self.add_kept(kept))?;
+        let why = shortfall(&report, &outcome.incomplete);
+        self.record_arrivals(&report, &outcome.incomplete);
         record(args, &report, &mut outcome);
         print_failures(&report.failures, report.entries_failed, &mut outcome);
         let is_changed =
@@ -245,12 +249,18 @@ impl Runner {
             output::note(format_args!("{}: {}", self.shown, summary(&report, &outcome)));
         }
         self.add_kept(kept);
-        let failed = report.entries_failed + outcome.json.errors.len() as u64;
         match outcome.code {
             exit::DONE => self.end_pass(Ok(())),
-            _ => self.end_pass(Err(&format!("{} failed", entries(failed.max(1))))),
+            _ => self.end_pass(Err(&why)),
         }
         Ok(outcome.code)
+    }
+
+    /// Records which entries have arrived in a pass with failures. Without the path of each failure, none is recorded.
+    fn record_arrivals(&self, report: &Report, beside: &[ErrorJson]) {
+        if let Some(failed) = failed_paths(report, beside) {
+            self.write(|store| store.record_arrivals(&failed));
+        }
     }
 
     /// Prints the entries that were kept; returns their number.
@@ -276,6 +286,78 @@ impl Runner {
     fn write(&self, work: impl FnOnce(&mut Store) -> Result<(), CliError>) {
         if let Err(error) = self.replica.with_store(work) {
             output::error(format_args!("{}: {error}", self.shown));
+        }
+    }
+}
+
+/// Why a pass did not copy everything: the number of failed entries, or else the error of no single entry.
+fn shortfall(report: &Report, beside: &[ErrorJson]) -> String {
+    let shown = |path: &[u8]| Printable(path).to_string();
+    let named: BTreeSet<_> = report.failures.iter().map(|(path, _)| shown(path)).collect();
+    let others: BTreeSet<_> = beside.iter().filter_map(|error| error.path.as_ref()).collect();
+    let others = others.into_iter().filter(|path| !named.contains(*path)).count();
+    match (report.entries_failed + others as u64, beside.first()) {
+        (0, Some(error)) => error.message.clone(),
+        (failed, _) => format!("{} failed", entries(failed.max(1))),
+    }
+}
+
+/// Paths of all failed entries; `None` if a path is not known.
+fn failed_paths<'a>(report: &'a Report, beside: &'a [ErrorJson]) -> Option<Vec<&'a [u8]>> {
+    if report.failures.len() as u64 != report.entries_failed {
+        return None;
+    }
+    let shown = beside.iter().filter_map(|error| error.path.as_ref());
+    // Another byte, or the start of an escape, may stand for one of these.
+    let others = shown.map(|path| {
+        let is_plain = !path.contains(['\\', char::REPLACEMENT_CHARACTER]);
+        is_plain.then_some(path.as_bytes())
+    });
+    report.failures.iter().map(|(path, _)| Some(&path[..])).chain(others).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul::{Failure, FailureCode};
+
+    use super::*;
+
+    #[test]
+    fn an_entry_with_an_escaped_name_leaves_its_path_unknown() {
+        let failure = Failure::new(FailureCode::Unwritable, "full");
+        let mut report = Report::default();
+        report.entries_failed = 1;
+        assert_eq!(failed_paths(&report, &[]), None);
+        report.failures.push((b"a\n".to_vec(), failure.clone()));
+        let paths = |other: &[u8]| {
+            let beside = [ErrorJson::of_entry(other, &failure), ErrorJson::of_all("x", "y".into())];
+            let paths = failed_paths(&report, &beside)?;
+            Some(paths.into_iter().map(<[u8]>::to_vec).collect::<Vec<_>>())
+        };
+        assert_eq!(paths("caf\u{e9}/b".as_bytes()).unwrap()[1], "caf\u{e9}/b".as_bytes());
+        assert_eq!((paths(b"b\n"), paths(b"\xff")), (None, None));
+    }
+
+    #[test]
+    fn each_failed_entry_is_counted_once() {
+        let failure = Failure::new(FailureCode::Unwritable, "full");
+        let metadata = ErrorJson::of_all("failed", "the metadata was not set".to_owned());
+        let of = |path: &[u8]| ErrorJson::of_entry(path, &failure);
+        let report = |failures: &[&[u8]]| {
+            let mut report = Report::default();
+            report.entries_failed = failures.len() as u64;
+            report.failures =
+                failures.iter().map(|path| (path.to_vec(), failure.clone())).collect();
+            report
+        };
+        for (failures, beside, text) in [
+            (&[&b"a"[..]][..], vec![metadata.clone()], "1 entry failed"),
+            (&[b"a"], vec![of(b"a"), metadata.clone()], "1 entry failed"),
+            (&[b"a"], vec![of(b"b"), of(b"b")], "2 entries failed"),
+            (&[], vec![metadata], "the metadata was not set"),
+            (&[], vec![], "1 entry failed"),
+        ] {
+            assert_eq!(shortfall(&report(failures), &beside), text);
         }
     }
 }

@@ -52,6 +52,11 @@ const TABLES: &str = "
         sent_modified_ns INTEGER
     ) STRICT, WITHOUT ROWID;";
 
+/// Sent versions become versions that the replica had.
+const ARRIVED: &str = "
+    UPDATE version SET kind = sent_kind, size = sent_size, modified_ns = sent_modified_ns, sent_kind = NULL
+    WHERE sent_kind > 0";
+
 const NS_PER_S: i64 = 1_000_000_000;
 /// Kind of a version that does not exist.
 const NO_KIND: i64 = 0;
@@ -275,12 +280,29 @@ impl Store {
             )?;
             if result.is_ok() {
                 // Each sent version has arrived.
-                work.execute(
-                    "UPDATE version SET kind = sent_kind, size = sent_size, modified_ns = sent_modified_ns,
-                     sent_kind = NULL WHERE sent_kind IS NOT NULL",
-                    [],
-                )?;
+                work.execute(ARRIVED, [])?;
             }
+            work.commit()
+        };
+        write().map_err(|error| unusable(&self.path, &error))
+    }
+
+    /// Records that each sent version has arrived, except those of failed entries and of entries below them.
+    pub(super) fn record_arrivals(&mut self, failed: &[&[u8]]) -> Result<(), CliError> {
+        self.commit()?;
+        let mut write = || -> rusqlite::Result<()> {
+            let work = self.connection.transaction()?;
+            for path in failed {
+                // Negative kinds mark the entries until the end of the change. '0' is the byte after '/'.
+                let (from, to) = ([*path, b"/"].concat(), [*path, b"0"].concat());
+                work.prepare_cached(
+                    "UPDATE version SET sent_kind = -sent_kind
+                     WHERE sent_kind > 0 AND (path = ?1 OR (path >= ?2 AND path < ?3))",
+                )?
+                .execute(params![path, from, to])?;
+            }
+            work.execute(ARRIVED, [])?;
+            work.execute("UPDATE version SET sent_kind = -sent_kind WHERE sent_kind < 0", [])?;
             work.commit()
         };
         write().map_err(|error| unusable(&self.path, &error))
@@ -433,6 +455,23 @@ mod tests {
         assert_eq!(all[0].versions(b"a").unwrap(), arrived);
         let (read, passes) = all[0].site().unwrap();
         assert_eq!((read, passes.completed_s, passes.error), (site(), Some(2.0), None));
+    }
+
+    #[test]
+    fn versions_of_failed_entries_have_not_arrived() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::write(folder.path(), &site()).unwrap();
+        let sent = Versions { had: None, sent: Some(version(3)) };
+        let arrived = Versions { had: Some(version(3)), sent: None };
+        let paths = [&b"a"[..], b"x", b"x/y/z", b"x-", b"x0", b"xy"];
+        for path in paths {
+            store.record(path, sent).unwrap();
+        }
+        store.record_arrivals(&[b"x", b"unknown"]).unwrap();
+        for path in paths {
+            let expected = if matches!(path, b"x" | b"x/y/z") { sent } else { arrived };
+            assert_eq!(store.versions(path).unwrap(), expected, "{}", Printable(path));
+        }
     }
 
     #[test]

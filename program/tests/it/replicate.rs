@@ -144,6 +144,28 @@ fn only_delete_removes_what_the_source_removed() {
 }
 
 #[test]
+fn the_status_counts_only_what_failed_after_a_pass_with_a_failure() {
+    let (bench, url, _) = with_source();
+    for source in ["src/", "src"] {
+        let copy = if source == "src" { bench.root("copy/src") } else { bench.root("copy") };
+        // An own directory of the replica keeps the place of a file.
+        fs::create_dir_all(copy.join("b/own")).unwrap();
+        expect_code(&replicate(&bench, &[source, &url]), 1);
+        let states = status(&bench);
+        let state = states.iter().find(|it| it["error"].is_string()).unwrap();
+        assert_eq!(
+            (&state["lag_files"], &state["lag_bytes"]),
+            (&1.into(), &1000.into()),
+            "{state}"
+        );
+        assert_eq!(state["error"], "1 entry failed", "{state}");
+        fs::remove_dir_all(copy.join("b")).unwrap();
+        expect_code(&replicate(&bench, &[source, &url]), 0);
+        assert!(status(&bench).iter().all(|it| it["in_step"] == true));
+    }
+}
+
+#[test]
 fn an_unreachable_replica_does_not_stop_the_others() {
     let (bench, _, local) = with_source();
     let closed = "sabul://127.0.0.1:1/copy";
