@@ -95,6 +95,14 @@ fn recognise(name: &[u8]) -> Option<i64> {
     (start.ends_with(b".") && start.len() > 1 && digits.iter().all(is_hex)).then_some(least_age)
 }
 
+/// Whether `part` is the name of a part of the file `name`, or of a file whose long name begins alike.
+pub(super) fn is_part_of(part: &[u8], name: &[u8]) -> bool {
+    let start = start_of_name(name, 1 + DIGITS + KEPT.len() + SUFFIX.len());
+    let bits = part.strip_prefix(start).and_then(|rest| rest.get(..1 + DIGITS));
+    bits.is_some_and(|bits| bits[0] == b'.' && !bits[1..].contains(&b'.'))
+        && recognise(part).is_some()
+}
+
 /// Whether a path has the name of a part. Names that only end like such a name are names of users.
 pub fn is_part(path: &[u8]) -> bool {
     path.rsplit(|&byte| byte == b'/').next().and_then(recognise).is_some()

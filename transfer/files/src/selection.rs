@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sabul_wire::control::{Delta, Entry, Failure};
 
+use super::followed::Awaited;
 use super::glob::{self, Matches};
 use super::source::{is_content, last_component};
 use super::tree::Tree;
@@ -20,6 +22,11 @@ pub trait Selection: Send {
     /// Takes size and modification time of the entry that is sent under the last name. The entry may have changed since
     /// its name was chosen.
     fn sent(&mut self, _name: &[u8], _size: u64, _modified_ns: Option<i64>) {}
+
+    /// Flag that is set once no other transfer writes the awaited entries. They are then sent as they are.
+    fn is_written(&self) -> Arc<AtomicBool> {
+        Arc::new(AtomicBool::new(true))
+    }
 }
 
 /// Result of [`Selection::next`].
@@ -29,6 +36,8 @@ pub enum Selected {
     Name(Vec<u8>),
     /// The next name, of a file of which the receiver has an old version.
     Changed(Vec<u8>, Box<Delta>),
+    /// The next entry, which another transfer may still write at this machine.
+    Awaited(Box<Awaited>),
     /// The next name is not known yet.
     NotYet,
     /// There are no more names.
@@ -72,6 +81,8 @@ impl Skipped {
 /// The chosen names of a walk, and the sources to which the names belong.
 pub(super) struct Chosen {
     names: Box<dyn Selection>,
+    /// The next entry, which is not there yet.
+    waiting: Option<Box<Awaited>>,
     /// Sources by the name of their entry.
     sources: BTreeMap<Vec<u8>, PathBuf>,
     /// Directories whose content goes to the top level.
@@ -88,7 +99,8 @@ impl std::fmt::Debug for Chosen {
 
 impl Chosen {
     pub(super) fn new(names: Box<dyn Selection>) -> Self {
-        Self { names, sources: BTreeMap::new(), contents: Vec::new(), failures: BTreeMap::new() }
+        let (sources, contents, failures) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
+        Self { names, waiting: None, sources, contents, failures }
     }
 
     /// Adds the sources of the walk. With `are_patterns`, a source may be a pattern.
@@ -114,7 +126,17 @@ impl Chosen {
 
     /// Returns the next name.
     pub(super) fn next(&mut self) -> Selected {
-        self.names.next()
+        self.waiting.take().map_or_else(|| self.names.next(), Selected::Awaited)
+    }
+
+    /// Returns this entry again as the next one.
+    pub(super) fn wait_for(&mut self, awaited: Box<Awaited>) {
+        self.waiting = Some(awaited);
+    }
+
+    /// Flag that is set once no other transfer writes the awaited entries.
+    pub(super) fn is_written(&self) -> Arc<AtomicBool> {
+        self.names.is_written()
     }
 
     /// Reports the entry that is sent under the last name.

@@ -14,6 +14,7 @@ use tracing::{info, warn};
 
 use super::delta::hash_of_ranges;
 use super::entry_error::{MAX_KEPT_FAILURES, read_failure};
+use super::followed::PAUSE;
 use super::have::{Have, Known, same_whole};
 use super::outlet::{Outlet, Stopped};
 use super::pool::{FilePool, RUN, SMALL_BYTES};
@@ -408,7 +409,7 @@ impl Sender<'_> {
             (0, Err(failure.clone()))
         } else {
             match found.open_same() {
-                Ok(file) => match find_known(found, &*file, have) {
+                Ok(file) => match self.known(found, &*file, have)? {
                     Ok(known) => self.send_content(index, &*file, size, known, found)?,
                     Err(failure) => (0, Err(failure)),
                 },
@@ -416,6 +417,46 @@ impl Sender<'_> {
             }
         };
         self.end(index, sent, outcome, path)
+    }
+
+    /// As [`find_known`]; a claim about a file that is still written is verified once the file is complete.
+    fn known(
+        &mut self,
+        found: &Found,
+        file: &dyn ReadFile,
+        have: &mut Have,
+    ) -> Result<Result<Option<PrefixVerifier>, Failure>, Stopped> {
+        let (path, size) = (&found.entry.path, found.entry.stream_bytes().unwrap_or(0));
+        if (have.has_checkpoints(path) || have.whole(path, size).is_some())
+            && let Err(failure) = self.await_complete(found)?
+        {
+            return Ok(Err(failure));
+        }
+        Ok(find_known(found, file, have))
+    }
+
+    /// Waits until a file that is still written has its final name.
+    fn await_complete(&mut self, found: &Found) -> Result<Result<(), Failure>, Stopped> {
+        let Some(followed) = &found.followed else { return Ok(Ok(())) };
+        loop {
+            match followed.is_complete() {
+                Ok(true) => return Ok(Ok(())),
+                Ok(false) => self.pause()?,
+                Err(error) => {
+                    return Ok(Err(read_failure(found.path.as_os_str().as_bytes(), &error)));
+                }
+            }
+        }
+    }
+
+    /// Sends what is there, and waits for more bytes of a file that is still written.
+    fn pause(&mut self) -> Result<(), Stopped> {
+        self.flush()?;
+        if self.outlet.is_over() {
+            return Err(Stopped);
+        }
+        std::thread::sleep(PAUSE);
+        Ok(())
     }
 
     /// Sends up to `size` bytes of a file, without the verified prefix. Returns the number of bytes
@@ -484,6 +525,7 @@ impl Sender<'_> {
                 Ok(true) => break,
                 Ok(false) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.pause()?,
                 Err(error) => return Ok((sent, Err(read_failure(path, &error)))),
             }
         }
@@ -495,12 +537,28 @@ impl Sender<'_> {
             tree = all;
         }
         let hash = layout.hash(tree.hash());
+        let outcome = self.confirm(found, file, sent, (size, grew), hash)?;
+        Ok((sent, outcome.map(|()| hash)))
+    }
+
+    /// As [`confirm`], once the file has its final name; counts a file that grew.
+    fn confirm(
+        &mut self,
+        found: &Found,
+        file: &dyn ReadFile,
+        sent: u64,
+        (size, grew): (u64, bool),
+        hash: [u8; 32],
+    ) -> Result<Result<(), Failure>, Stopped> {
+        if let Err(failure) = self.await_complete(found)? {
+            return Ok(Err(failure));
+        }
         let is_over = || self.outlet.is_over();
         let outcome = confirm(found, file, sent, (size, grew), (hash, self.growing), is_over);
         if let Ok(true) = outcome {
             self.note_grown();
         }
-        Ok((sent, outcome.map(|_| hash)))
+        Ok(outcome.map(drop))
     }
 
     fn note_grown(&mut self) {

@@ -15,6 +15,7 @@
 //! of the lookup (`source/found.rs`).
 
 mod argument;
+mod awaited;
 mod base;
 mod chosen;
 mod found;

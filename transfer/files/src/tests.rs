@@ -2,6 +2,7 @@
 
 mod all;
 mod crashes;
+mod followed;
 mod growing;
 mod hostile;
 mod listing;

@@ -39,9 +39,9 @@ pub fn sources_beneath(
 /// Comparison of two trees, and selection of the entries to copy.
 pub mod compare {
     pub use sabul_files::{
-        Chunked, CompareOptions, Comparison, DELTA_FROM, Difference, Matches, NamedSet, NewFile,
-        ReadParts, Selected, Selection, Skipped, attributes_differ, differing_attributes, facts_of,
-        facts_with, is_journal, is_part, mode_of, recognized,
+        Awaited, Chunked, CompareOptions, Comparison, DELTA_FROM, Difference, Matches, NamedSet,
+        NewFile, ReadParts, Selected, Selection, Skipped, attributes_differ, differing_attributes,
+        facts_of, facts_with, is_journal, is_part, mode_of, recognized,
     };
 
     use std::os::unix::ffi::OsStrExt as _;

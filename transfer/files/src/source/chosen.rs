@@ -28,6 +28,7 @@ impl Walk {
                 }
                 None => Step::Pause,
             },
+            Selected::Awaited(awaited) => self.step_awaited(awaited),
             Selected::NotYet => Step::Pause,
             Selected::End => Step::End,
         }

@@ -2,6 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sabul_content::{Printable, RelativePath};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, SeenAttributes};
@@ -9,6 +10,7 @@ use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, SeenAttributes
 use super::state::{hash, state_of};
 use crate::disk::ReadFile;
 use crate::entry_error::read_failure;
+use crate::followed::Followed;
 use crate::root::{FileId, FileTime, Kind, Metadata};
 use crate::tree::{FactKind, Facts, Tree};
 
@@ -39,6 +41,8 @@ pub(crate) struct Found {
     pub(crate) rules: Box<[u8]>,
     /// State that the opened file must have.
     pub(super) state: Option<[u8; 32]>,
+    /// The file that is read while another transfer writes it.
+    pub(crate) followed: Option<Arc<Followed>>,
 }
 
 impl Found {
@@ -54,13 +58,20 @@ impl Found {
     pub(super) fn object(entry: Entry, path: PathBuf, tree: Tree) -> Self {
         let changed = FileTime { seconds: 0, nanoseconds: 0 };
         let (id, failure, part, rules, state) = (None, None, None, Box::default(), None);
-        let (is_shared, size, owner) = (false, 0, (0, 0));
-        Self { entry, path, tree, id, is_shared, failure, part, size, owner, changed, rules, state }
+        let (is_shared, size, owner, followed) = (false, 0, (0, 0), None);
+        #[rustfmt::skip]
+        let found = Self {
+            entry, path, tree, id, is_shared, failure, part, size, owner, changed, rules, state, followed,
+        };
+        found
     }
 
     /// Opens the file. The caller compares its metadata with [`Self::is_same`] before the content is used.
     pub(crate) fn open(&self) -> Result<Box<dyn ReadFile>, Failure> {
-        self.tree.open(&self.path)
+        match &self.followed {
+            Some(followed) => Ok(Box::new(Arc::clone(followed))),
+            None => self.tree.open(&self.path),
+        }
     }
 
     /// Opens the file, if it is the file of the lookup.

@@ -105,6 +105,12 @@ pub(super) fn send_names(mut selection: Box<dyn Selection>, transfer: u32, bulk:
                 }
                 (false, false)
             }
+            // Only a sender at this machine waits for an entry.
+            Selected::Awaited(awaited) => {
+                bytes += awaited.name.len();
+                names.push(awaited.name);
+                (names.len() == MAX_NAMES || bytes >= BATCH_BYTES, false)
+            }
             Selected::NotYet if bulk.is_closed() => return,
             Selected::NotYet => (!names.is_empty(), false),
             Selected::End => (true, true),
