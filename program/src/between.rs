@@ -21,12 +21,16 @@ use sabul_front::lines::{CopyEvent, LineBuilder};
 use sabul_units::{show_bytes, show_rate};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::ChildStdin;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::args::{self, CarrierArg, CopyArgs};
 use crate::error::CliError;
 use crate::exit;
 use crate::interrupt::Interrupt;
 use crate::options::interrupt_at_end_of_stdin;
+use crate::passing::Passing;
 use crate::policy::controller;
 use crate::progress::Meter;
 use crate::upload::UploadProgress;
@@ -100,9 +104,15 @@ pub(crate) async fn run_or<A: AsMut<CopyArgs>>(
     let copy = args.as_mut();
     copy.bwlimit = copy.queued.limit(copy.bwlimit, copy.min_rate);
     if copy.queued.end_with_stdin {
-        interrupt_at_end_of_stdin();
+        match copy.queued.passed_on {
+            true => copy.queued.passing = Passing::read_bytes(),
+            false => interrupt_at_end_of_stdin(),
+        }
     }
-    if copy.stdio {
+    if copy.stdio && copy.queued.passed_on {
+        copy.channel.read_ticket_line()?;
+        copy.queued.passing = Passing::read_entries();
+    } else if copy.stdio {
         copy.channel.read_stdin()?;
     } else if let Some(between) = Between::of(copy)? {
         return between.run(name, copy).await;
@@ -205,7 +215,9 @@ impl<'a> Between<'a> {
         last: &mut Option<Value>,
     ) -> Result<u8, CliError> {
         check_flags(name, args)?;
-        let drivers = self.drivers()?;
+        let mut drivers = self.drivers()?;
+        // Only the source finds what it still receives.
+        drivers.retain(|(driver, _)| !args.queued.passed_on || *driver == Driver::Source);
         let mut code = exit::FAILED;
         for (turn, (driver, account)) in drivers.into_iter().enumerate() {
             if turn > 0 {
@@ -429,6 +441,39 @@ pub(crate) fn in_text(word: &OsStr) -> Result<String, CliError> {
     })
 }
 
+/// Standard input of the command: its end stops the command.
+#[derive(Debug)]
+struct Lifeline {
+    /// The input, if there is nothing to write.
+    _input: Option<ChildStdin>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl Lifeline {
+    /// Writes these pieces to the input, if any.
+    fn of(mut input: ChildStdin, pieces: Option<mpsc::Receiver<Vec<u8>>>) -> Self {
+        let Some(mut pieces) = pieces else { return Self { _input: Some(input), writer: None } };
+        let writer = tokio::spawn(async move {
+            while let Some(piece) = pieces.recv().await {
+                if input.write_all(&piece).await.is_err() {
+                    break;
+                }
+            }
+            // An interrupt or the end of the copy aborts this task.
+            std::future::pending::<()>().await;
+        });
+        Self { _input: None, writer: Some(writer) }
+    }
+}
+
+impl Drop for Lifeline {
+    fn drop(&mut self) {
+        if let Some(writer) = &self.writer {
+            writer.abort();
+        }
+    }
+}
+
 /// Shows the progress of the command until its end; returns its exit code and the event of the end. An interrupt stops
 /// the command.
 async fn follow(
@@ -438,7 +483,7 @@ async fn follow(
 ) -> Result<(u8, Option<Value>), CliError> {
     let RemoteCommand { mut child, input, mut output } = command;
     let meter = Meter::new(args.quiet || args.json || args.json_lines, args.retry.is_some());
-    let mut input = Some(input);
+    let mut input = Some(Lifeline::of(input, args.queued.passing.take_bytes()));
     let mut done = None;
     let mut stop_at = None;
     let mut line = Vec::new();

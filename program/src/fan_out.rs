@@ -1,9 +1,13 @@
-//! Copies to several machines: the source sends each byte once, and receivers pass complete files on.
+//! Copies to several machines: the source sends each byte once, and receivers pass on what they receive.
 //!
-//! The first destination is served from this machine, and each further destination from the one before. While a
-//! destination still receives, files that are complete there are copied on; a last copy follows at its end. If a
-//! destination fails, the next one is served from the nearest destination before, or from this machine. No destination
-//! is served from one that had a directory of the sources before the copy: the directory may have other entries.
+//! The first destination is served from this machine, and each further destination from the one before. All copies
+//! begin at once: a destination that still receives passes on complete files, and large files while they are written
+//! (`fan_out/feed.rs`). If that copy does not end with all files, further copies follow: of the files that are complete
+//! while the destination still receives, and a last one at its end. If a destination fails, the next one is served from
+//! the nearest destination before, or from this machine. No destination is served from one that had a directory of the
+//! sources before the copy: the directory may have other entries.
+
+mod feed;
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
@@ -24,7 +28,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::process::Command;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::args::{self, CopyArgs, CpArgs};
 use crate::error::CliError;
@@ -34,6 +38,7 @@ use crate::options::own_program;
 use crate::progress::Meter;
 use crate::upload::UploadProgress;
 use crate::{between, exit, json, output};
+use feed::Listing;
 
 /// Flags that are not passed on.
 const OWN_FLAGS: &[&str] = &["json", "json-lines", "quiet", "verbose", "progress"];
@@ -49,6 +54,23 @@ enum State {
     Receiving(u64),
     Complete,
     Failed,
+}
+
+/// Kind of a copy to a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// A copy of all that the source receives meanwhile.
+    Following,
+    /// A copy of the files that are complete at a source that still receives.
+    Early,
+    /// A copy from a complete source. Only this copy prints its errors.
+    Last,
+}
+
+impl Step {
+    const fn of(is_last: bool) -> Self {
+        if is_last { Self::Last } else { Self::Early }
+    }
 }
 
 /// A destination, with its place and its state.
@@ -70,48 +92,42 @@ impl Site {
         place
     }
 
-    /// Whether one of these directories is at the site, or the site did not answer.
-    async fn has_any(
-        &self,
-        args: &CopyArgs,
-        directories: &[&OsString],
-        interrupt: &Interrupt,
-    ) -> bool {
-        if directories.is_empty() {
-            return false;
+    /// Which of these names are at the site; all, if the site did not answer.
+    async fn find(&self, args: &CopyArgs, names: &[OsString], interrupt: &Interrupt) -> Vec<bool> {
+        match self.list(args, names, interrupt).await {
+            Ok(found) if found.len() == names.len() => found,
+            _ => vec![true; names.len()],
         }
-        let found = self.list(args, directories, interrupt).await;
-        found.unwrap_or(true)
     }
 
     async fn list(
         &self,
         args: &CopyArgs,
-        directories: &[&OsString],
+        names: &[OsString],
         interrupt: &Interrupt,
-    ) -> Result<bool, CliError> {
+    ) -> Result<Vec<bool>, CliError> {
         let mut server = None;
         let mut paths = Vec::new();
-        for name in directories {
+        for name in names {
             let Location::Remote(remote) = Location::parse(&self.below(name))? else { continue };
             paths.push(remote.path);
             server = Some(remote.server);
         }
-        let Some(server) = server else { return Ok(true) };
+        let Some(server) = server else { return Ok(Vec::new()) };
         let observer: Arc<dyn UploadObserver> = Arc::new(UploadProgress::new(true, true));
         let dialled = dial(&args.channel, &args.ssh, &server, interrupt, None, &observer);
         let (session, bridge) = dialled.await?;
         let mut listing = session.list(paths, View::Itself, Vec::new())?;
-        let mut is_there = false;
+        let mut found = Vec::new();
         while let Some(seen) = listing.next().await? {
             let code = seen.outcome.err().map(|failure| failure.code);
-            is_there |= code != Some(FailureCode::NotFound);
+            found.push(code != Some(FailureCode::NotFound));
         }
         session.close().await;
         if let Some(bridge) = bridge {
             bridge.close().await;
         }
-        Ok(is_there)
+        Ok(found)
     }
 }
 
@@ -123,9 +139,14 @@ struct FanOut {
     names: Vec<OsString>,
     flags: Vec<OsString>,
     sites: Vec<Site>,
-    /// For all sites but the last: whether a directory of the sources existed there before the copy. It may have other entries, so no other site is
-    /// served from there.
+    /// For all sites: whether a directory of the sources existed there before the copy. It may have other entries, so
+    /// no other site is served from there.
     had_directories: Vec<bool>,
+    /// For all sites: whether no entry of the sources existed there before the copy.
+    are_new: Vec<bool>,
+    listing: Listing,
+    /// Files of each site that is complete.
+    files: Mutex<Vec<Option<u64>>>,
     is_quiet: bool,
     /// Print the events of all copies.
     has_lines: bool,
@@ -169,20 +190,18 @@ async fn copy(args: &CpArgs, at: usize) -> Result<u8, CliError> {
         })
         .unzip();
     let is_quiet = args.copy.quiet || args.copy.json || args.copy.json_lines;
-    let directories: Vec<&OsString> = sources
-        .iter()
-        .zip(&names)
-        .filter(|(source, _)| Path::new(source).is_dir())
-        .map(|(_, name)| name)
-        .collect();
-    // No other site is served from the last one.
-    let served_from = &sites[..sites.len().saturating_sub(1)];
-    let looking = served_from.iter().map(|site| site.has_any(&args.copy, &directories, &interrupt));
-    let had_directories = futures_util::future::join_all(looking).await;
+    let looking = sites.iter().map(|site| site.find(&args.copy, &names, &interrupt));
+    let found = futures_util::future::join_all(looking).await;
+    let had_directory = |found: &Vec<bool>| {
+        sources.iter().zip(found).any(|(source, &is_there)| is_there && Path::new(source).is_dir())
+    };
     let fan_out = Arc::new(FanOut {
         sources: sources.to_vec(),
         names,
-        had_directories,
+        had_directories: found.iter().map(had_directory).collect(),
+        are_new: found.iter().map(|found| !found.contains(&true)).collect(),
+        listing: Listing::of(sources, &args.copy),
+        files: Mutex::new(vec![None; sites.len()]),
         flags: args::given("cp", OWN_FLAGS),
         progress: Mutex::new(vec![String::new(); sites.len()]),
         sites,
@@ -280,6 +299,12 @@ impl Ended {
         document
     }
 
+    /// Number of files that are at the destination now.
+    fn files(&self) -> Option<u64> {
+        let done = self.done.as_ref()?;
+        Some(done["files"].as_u64()? + done["skipped_files"].as_u64().unwrap_or(0))
+    }
+
     /// Formats the summary.
     fn line(&self) -> String {
         let number = |name: &str| self.done.as_ref().and_then(|done| done[name].as_u64());
@@ -307,10 +332,13 @@ impl FanOut {
         let mut excluded = self.had_directories[..number].to_vec();
         // After a failure, the next copy waits for the end of the destination before.
         let mut begins_early = true;
+        let mut may_follow = true;
         loop {
             let from =
                 (0..number).rev().find(|&at| !excluded[at] && self.state(at) != State::Failed);
+            let follows = std::mem::take(&mut may_follow) && self.can_follow(number, from);
             let is_last = match from {
+                Some(_) if follows => false,
                 Some(at) => match self.next_state(at, begins_early).await {
                     // Another destination, or this machine, takes its place.
                     State::Failed if !self.interrupt.is_seen() => continue,
@@ -322,7 +350,8 @@ impl FanOut {
                 state.send_replace(State::Failed);
                 return Ok(self.ended(number, from, exit::INTERRUPTED, None));
             }
-            let mut ended = self.run(number, from, is_last, state).await?;
+            let step = if follows { Step::Following } else { Step::of(is_last) };
+            let mut ended = self.run(number, from, step, state).await?;
             // An interrupt of the terminal reaches the copy, too, and the copy may end first.
             let is_interrupted =
                 ended.code == exit::INTERRUPTED && self.interrupt.follows_soon().await;
@@ -330,14 +359,14 @@ impl FanOut {
                 state.send_replace(State::Failed);
                 return Ok(ended);
             }
+            let is_last = is_last || follows && self.is_all(from, &ended).await;
             match (ended.code, is_last, from) {
                 (exit::DONE, true, _) => {
-                    state.send_replace(State::Complete);
-                    if !self.is_quiet {
-                        output::note(ended.line());
-                    }
+                    self.complete(number, &ended, state);
                     return Ok(ended);
                 }
+                // Copies of complete files follow.
+                (_, false, _) if follows => {}
                 (code, false, _) => begins_early &= code == exit::DONE,
                 (_, true, Some(at)) => {
                     let (to, from) = (&self.sites[number].place, &self.sites[at].place);
@@ -354,6 +383,36 @@ impl FanOut {
                     return Ok(ended);
                 }
             }
+        }
+    }
+
+    /// Whether a site can be served from a site that still receives.
+    fn can_follow(&self, number: usize, from: Option<usize>) -> bool {
+        let are_new = |at: usize| self.are_new[at] && self.are_new[number];
+        from.is_some_and(are_new) && !self.listing.compares_content()
+    }
+
+    /// Whether a copy from a site that received meanwhile has copied all files of the site, with all metadata.
+    async fn is_all(&self, from: Option<usize>, ended: &Ended) -> bool {
+        let Some(at) = from.filter(|_| ended.code == exit::DONE && self.listing.is_all()) else {
+            return false;
+        };
+        // The copy can end before the site has said that it has all files.
+        self.next_state(at, false).await == State::Complete
+            && self
+                .files
+                .lock()
+                .is_ok_and(|files| files[at].is_some() && files[at] == ended.files())
+    }
+
+    /// Records that a site has all files.
+    fn complete(&self, number: usize, ended: &Ended, state: &watch::Sender<State>) {
+        if let Ok(mut files) = self.files.lock() {
+            files[number] = ended.files();
+        }
+        state.send_replace(State::Complete);
+        if !self.is_quiet {
+            output::note(ended.line());
         }
     }
 
@@ -390,12 +449,12 @@ impl FanOut {
         self.names.iter().map(|name| self.sites[site].below(name)).collect()
     }
 
-    /// Runs one copy from a destination, or from here. Only the last copy prints its errors.
+    /// Runs one copy from a destination, or from here.
     async fn run(
         &self,
         number: usize,
         from: Option<usize>,
-        is_last: bool,
+        step: Step,
         state: &watch::Sender<State>,
     ) -> Result<Ended, CliError> {
         let program = own_program().map_err(|error| {
@@ -405,6 +464,7 @@ impl FanOut {
         let mut command = Command::new(program);
         command
             .args(["cp", "--json-lines", "--quiet", "--end-with-stdin"])
+            .args((step == Step::Following).then_some("--passed-on"))
             .args(&self.flags)
             .arg("--");
         command.args(self.places_at(from)).arg(&place);
@@ -413,12 +473,18 @@ impl FanOut {
             command.process_group(0);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        command.stderr(if is_last { Stdio::piped() } else { Stdio::null() });
+        command.stderr(if step == Step::Last { Stdio::piped() } else { Stdio::null() });
         let mut child = command
             .spawn()
             .map_err(|error| CliError::failed(format!("cannot start a copy: {error}")))?;
         // The kernel closes this pipe at any end of this process, and the copy then ends.
-        let lifeline = child.stdin.take();
+        let mut lifeline = child.stdin.take();
+        let feeding = match (step, from) {
+            (Step::Following, Some(at)) => lifeline.take().map(|input| {
+                tokio::spawn(feed::feed(input, self.listing.clone(), self.sites[at].state.clone()))
+            }),
+            _ => None,
+        };
         let errors =
             child.stderr.take().map(|errors| tokio::spawn(print_errors(errors, label(&place))));
         let done = match child.stdout.take() {
@@ -427,6 +493,7 @@ impl FanOut {
         };
         let status = child.wait().await;
         drop(lifeline);
+        feeding.inspect(JoinHandle::abort);
         if let Some(errors) = errors {
             let _ = errors.await;
         }

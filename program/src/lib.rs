@@ -38,6 +38,7 @@ mod model;
 mod options;
 mod output;
 mod panics;
+mod passing;
 mod paths;
 mod perf;
 mod policy;

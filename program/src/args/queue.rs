@@ -11,6 +11,7 @@ use sabul_units::Rate;
 use super::cp::parse_retry_time;
 use super::ssh::SshArgs;
 use crate::exit;
+use crate::passing::Passing;
 
 const ACTION_CODES: &str =
     "Exit codes: 0 done, 1 no such job, or not possible in its state, 2 usage or configuration.";
@@ -266,6 +267,12 @@ pub(crate) struct QueuedArgs {
     /// The end of standard input interrupts: the command that started this one is gone.
     #[arg(long, hide = true)]
     pub(crate) end_with_stdin: bool,
+    /// Standard input has the list of entries, which the source may still receive.
+    #[arg(long, hide = true)]
+    pub(crate) passed_on: bool,
+    /// The list of entries on standard input.
+    #[arg(skip)]
+    pub(crate) passing: Passing,
     /// Rate limit of the timetable, besides --bwlimit.
     #[arg(long, value_name = "RATE", hide = true)]
     pub(crate) queue_limit: Option<Rate>,

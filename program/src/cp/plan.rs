@@ -184,8 +184,8 @@ impl Plan {
         args: &CopyArgs,
     ) -> Result<Vec<(Vec<u8>, Failure)>, CliError> {
         match self {
-            // Standard input can always be sent.
-            Self::Put { sources, .. } if !self.reads_stdin() => {
+            // Standard input can always be sent, and sources that are passed on may come later.
+            Self::Put { sources, .. } if !self.reads_stdin() && !args.queued.passed_on => {
                 let set = source_set(sources, args.recursive)?.with_archive_mode(args.archive);
                 Ok(set.none_to_send())
             }
@@ -255,7 +255,12 @@ impl Plan {
                 let path = destination.path.clone();
                 let into_directory =
                     sources.needs_directory() || path.is_empty() || path.ends_with(b"/");
-                if let Some(names) = names {
+                if args.queued.passed_on {
+                    let entries = args.queued.passing.take_entries().ok_or_else(|| {
+                        CliError::failed("the list of entries was read by an earlier attempt")
+                    })?;
+                    sources = sources.with_selection(Box::new(entries), None);
+                } else if let Some(names) = names {
                     let skipped = Arc::clone(&names.skipped);
                     sources = sources.with_selection(Box::new(names), Some(skipped));
                 }

@@ -81,6 +81,10 @@ pub(super) struct Selecting {
 impl Selecting {
     /// Settings of the comparison; `None` if everything is copied.
     pub(super) fn order(&self, args: &CopyArgs, plan: &Plan) -> Option<Order> {
+        // A source that still receives cannot be listed.
+        if args.queued.passed_on {
+            return None;
+        }
         let Some(sync) = &self.sync else {
             let is_kept = args.preserve || args.archive;
             let options = CompareOptions {

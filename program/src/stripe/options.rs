@@ -51,6 +51,7 @@ const APPLIED: &[&str] = &[
     "end-with-stdin",
     // Given to hosts that another machine started.
     "stdio",
+    "passed-on",
     "pieces",
     // Without effect.
     "progress",

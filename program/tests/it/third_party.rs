@@ -45,17 +45,22 @@ impl OnTerminal {
 }
 
 #[test]
-fn an_interrupt_of_the_terminal_starts_no_copy_to_the_next_host() {
+fn an_interrupt_of_the_terminal_ends_all_copies_and_starts_no_further_one() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/x"), content(11, 24 << 20)).unwrap();
     let copying = OnTerminal::start(bridge.cp(&["--bwlimit", "16M", "x", "a:one", "b:two"]));
     wait_for("the first directory", || bridge.path("home/one").is_dir());
     wait_for_part(&bridge.path("home/one"));
+    wait_for("the second directory", || bridge.path("home/two").is_dir());
+    wait_for_part(&bridge.path("home/two"));
+    let calls = || fs::read_to_string(bridge.path("calls")).unwrap().lines().count();
+    let before = calls();
     kill_process_group(Pid::from_child(&copying.child), Signal::INT).unwrap();
     let (code, said) = copying.finish();
     assert_eq!(code, Some(130), "{said}");
     assert!(said.contains("interrupted"), "{said}");
-    assert!(!bridge.path("home/two").exists(), "{said}");
+    assert_eq!(calls(), before, "another copy began: {said}");
+    assert!(!bridge.path("home/one/x").exists() && !bridge.path("home/two/x").exists(), "{said}");
 }
 
 /// A signal of the terminal can end ssh before this command has received it.
