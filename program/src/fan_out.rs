@@ -397,7 +397,7 @@ impl FanOut {
         let Some(at) = from.filter(|_| ended.code == exit::DONE && self.listing.is_all()) else {
             return false;
         };
-        // The copy can end before the site has said that it has all files.
+        // The copy can end before the report that the site has all files.
         self.next_state(at, false).await == State::Complete
             && self
                 .files

@@ -193,7 +193,7 @@ fn parse_line(line: &str) -> Result<Option<KeyLine>, String> {
     let mut seen = HashSet::new();
     for (name, value) in parse_options(options)? {
         let name = name.to_ascii_lowercase();
-        // Of two limits of a kind, the later one would silently replace the earlier one.
+        // A second limit of a kind would silently replace the first one.
         if value.is_some() && !seen.insert(name.clone()) {
             return Err(format!(
                 "the option '{name}' is given twice, so the key is refused: keep one"

@@ -402,20 +402,26 @@ impl Run {
         }
     }
 
+    /// Chooses the congestion control of these connections. Returns their reason, for the user.
+    fn prepare_tcp(&self, connections: &[Connection]) -> &'static str {
+        let is_throttled = self.carriage.is_throttled.load(Ordering::Acquire);
+        // More connections stand in for UDP that is silent.
+        if is_throttled && connections.len() == 1 {
+            connections.iter().for_each(Connection::choose_loss_based_control);
+        }
+        match &self.cx.side {
+            Side::Listener { .. } => "chosen by the other end",
+            _ if is_throttled => "UDP is throttled",
+            _ => "UDP stopped passing",
+        }
+    }
+
     /// Changes the carrier if another one is ready. The change itself runs beside this task, because it may have to
     /// wait until all blocks of the present carrier have arrived.
     pub(super) fn change_carrier(&mut self, handle: &Handle) {
         let Some(params) = self.carriage.params.clone() else { return };
         if let Some(connections) = self.carriage.joined.take() {
-            let reason = match &self.cx.side {
-                Side::Listener { .. } => "chosen by the other end",
-                _ if self.carriage.is_throttled.load(Ordering::Acquire) => "UDP is throttled",
-                _ => "UDP stopped passing",
-            };
-            // More connections stand in for UDP that is silent.
-            if self.carriage.is_throttled.load(Ordering::Acquire) && connections.len() == 1 {
-                connections.iter().for_each(Connection::choose_loss_based_control);
-            }
+            let reason = self.prepare_tcp(&connections);
             let start = self.tcp_start(connections, params.block_bytes, reason);
             let taking = handle.clone();
             self.cx.machine.spawn(async move {
