@@ -367,7 +367,7 @@ mod tests {
     fn the_slower_of_path_and_disk_limits_a_download() {
         let found = concluded(path(1e9), 2e8);
         assert_eq!(found.download_limit.unwrap().name, "destination");
-        assert!(found.advice[0].contains("200 Mbit/s"), "{:?}", found.advice);
+        assert!(found.advice[0].contains("200.0 Mbit/s"), "{:?}", found.advice);
         let found = concluded(path(1e8), 2e8);
         assert_eq!(found.download_limit.unwrap().name, "path");
         assert_eq!(found.upload_limit.unwrap().name, "path");

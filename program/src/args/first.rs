@@ -72,7 +72,7 @@ pub(super) fn template(command: &Command) -> String {
         format!("{name}:\n{}", lines.collect::<String>())
     });
     format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}\n\
+        "{{about-with-newline}}{{usage-heading}} {{usage}}\n\n{}\n\
          Options: -h, --help; -V, --version. 'sabul COMMAND --help' explains a command.{{after-help}}",
         groups.join("\n")
     )
