@@ -3,7 +3,8 @@
 //! Both ends do this for each path by itself. The end that closes a path sends `PathClosed` with the number of the
 //! attempt that opened the path. The next attempt has the next number at both ends, and other keys.
 //! Several channels of one local address need enough packets in flight: with one or two packets each, a loss costs a
-//! timeout. So the sending end closes the channels that its share of the path does not feed, for the rest of the transfer.
+//! timeout. So the sending end begins with one channel, and starts the others as its rate feeds them. Channels that the
+//! rate does not feed for some time are closed for the rest of the transfer.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -35,7 +36,7 @@ const LAST_ATTEMPT: u16 = u16::MAX;
 const CHANNEL_PACKETS: f64 = 16.0;
 /// Time between a packet and its answer beside the RTT: the interval of ACKs.
 const ACK_INTERVAL_S: f64 = 0.01;
-/// Time for which channels must have too few packets. Ours: longer than the start, and than a short outage.
+/// Path-limited time for which channels must have too few packets. Ours: longer than the start, and than a short outage.
 const SURPLUS_TIME: Duration = Duration::from_secs(4);
 
 /// Number of channels of one local address that its rate feeds; `None` before the rate is known.
@@ -50,6 +51,14 @@ fn fed_channels(channels: &[ChannelStats]) -> Option<usize> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let fed = (packets / CHANNEL_PACKETS) as usize;
     Some(fed.max(1))
+}
+
+/// A change of the channels of a local address.
+enum Change {
+    /// Start the channel of this path.
+    Start(u8),
+    /// Close this path.
+    Close(u8),
 }
 
 /// Pause of the connector before this attempt.
@@ -81,6 +90,8 @@ pub(super) type OfPath = (u8, u16, PathEvent);
 enum PathState {
     /// The task opens the path.
     Opening(#[expect(dead_code, reason = "ends the task when dropped")] Task),
+    /// The path is open, and its channel starts when the rate feeds the channel.
+    Ready(Box<OpenPath>),
     /// The value lends the memory of a further path of a sending end.
     Open(#[expect(dead_code, reason = "returns the memory when dropped")] Option<Loan>),
     /// All attempts are used up, or the path cannot be opened.
@@ -98,8 +109,8 @@ struct PathKeeper {
     memory: Option<BlockLoan>,
     /// State of each path, with the number of its last attempt.
     paths: BTreeMap<u8, (u16, PathState)>,
-    /// Time since which a local address has more channels than its rate feeds.
-    surplus_since: BTreeMap<u8, Instant>,
+    /// Path-limited time of a local address since which its rate feeds no further channel.
+    surplus_since: BTreeMap<u8, Duration>,
     path_events: mpsc::UnboundedSender<OfPath>,
     event_sender: mpsc::UnboundedSender<Event>,
 }
@@ -186,7 +197,9 @@ impl PathKeeper {
                 }
                 _ = check.tick() => {
                     self.close_unanswered().await;
-                    self.close_surplus().await;
+                    if let Err(error) = self.adapt_channels().await {
+                        break Err(error);
+                    }
                 }
             }
             if self.handle.is_stopped() && self.open_paths() == 0 {
@@ -246,15 +259,10 @@ impl PathKeeper {
 
     async fn on(&mut self, path: u8, attempt: u16, event: PathEvent) -> Result<(), ChannelError> {
         match event {
-            PathEvent::Opened(open) => {
-                if let Err(error) = self.start(path, attempt, *open) {
-                    if self.open_paths() == 0 || self.handle.is_stopped() {
-                        return Err(error);
-                    }
-                    info!(transfer = self.settings.number, path, %error, "a path cannot be used");
-                    self.close(path, attempt).await;
-                }
+            PathEvent::Opened(open) if self.waits_for_rate(path) => {
+                self.paths.insert(path, (attempt, PathState::Ready(open)));
             }
+            PathEvent::Opened(open) => self.start_or_close(path, attempt, *open).await?,
             PathEvent::Failed(error) => {
                 self.report_unusable(path, &error);
                 self.paths.insert(path, (attempt, PathState::Closed));
@@ -275,6 +283,23 @@ impl PathKeeper {
                 }
             }
             PathEvent::ClosedByPeer => self.open_again(path, attempt).await,
+        }
+        Ok(())
+    }
+
+    /// Starts a channel; without it, the other paths carry the data.
+    async fn start_or_close(
+        &mut self,
+        path: u8,
+        attempt: u16,
+        open: OpenPath,
+    ) -> Result<(), ChannelError> {
+        if let Err(error) = self.start(path, attempt, open) {
+            if self.open_paths() == 0 || self.handle.is_stopped() {
+                return Err(error);
+            }
+            info!(transfer = self.settings.number, path, %error, "a path cannot be used");
+            self.close(path, attempt).await;
         }
         Ok(())
     }
@@ -366,38 +391,72 @@ impl PathKeeper {
         }
     }
 
-    /// Closes a channel of each local address whose rate has not fed all of its channels for some time.
-    async fn close_surplus(&mut self) {
-        let Handle::Sender(handle) = &self.handle else { return };
-        if self.flows.is_empty() {
-            return;
+    /// Whether the channel of a path starts only when the rate of the channels of its local address feeds it.
+    fn waits_for_rate(&self, path: u8) -> bool {
+        let is_sender = matches!(self.handle, Handle::Sender(_));
+        let mut others = self.paths.iter().filter(|(other, (_, state))| {
+            self.local(**other) == self.local(path) && matches!(state, PathState::Open(_))
+        });
+        is_sender && !self.flows.is_empty() && others.next().is_some()
+    }
+
+    /// Starts a channel of each local address whose rate feeds a further one, and closes a channel of each that has had
+    /// too low a rate for some time.
+    async fn adapt_channels(&mut self) -> Result<(), ChannelError> {
+        let mut of_local: BTreeMap<u8, Vec<ChannelStats>> = BTreeMap::new();
+        if let (Handle::Sender(handle), false) = (&self.handle, self.flows.is_empty()) {
+            for (path, stats) in handle.path_stats() {
+                of_local.entry(self.local(path)).or_default().push(stats);
+            }
         }
-        let mut of_local: BTreeMap<u8, (u8, Vec<ChannelStats>)> = BTreeMap::new();
-        for (path, stats) in handle.path_stats() {
-            let (last, channels) = of_local.entry(self.local(path)).or_default();
-            *last = path;
-            channels.push(stats);
+        for (local, channels) in of_local {
+            match self.change_of(local, &channels) {
+                Some(Change::Start(path)) => self.start_ready(path).await?,
+                Some(Change::Close(path)) => self.close_surplus(path, channels.len()).await,
+                None => {}
+            }
         }
-        for (local, (last, channels)) in of_local {
-            if fed_channels(&channels).is_none_or(|fed| fed >= channels.len()) {
+        Ok(())
+    }
+
+    /// The next change of the channels of a local address.
+    fn change_of(&mut self, local: u8, channels: &[ChannelStats]) -> Option<Change> {
+        let fed = fed_channels(channels)?;
+        let of_local = |is_wanted: fn(&PathState) -> bool| {
+            let wanted = self.paths.iter().filter(move |(_, (_, state))| is_wanted(state));
+            wanted.map(|(path, _)| *path).filter(|path| self.local(*path) == local)
+        };
+        let ready = of_local(|state| matches!(state, PathState::Ready(_))).next();
+        let last = of_local(|state| matches!(state, PathState::Open(_))).last();
+        // The time of a source that is slower than the path does not count.
+        let path_limited = channels.first()?.path_limited;
+        match ready {
+            Some(path) if fed > channels.len() => return Some(Change::Start(path)),
+            None if fed >= channels.len() => {
                 self.surplus_since.remove(&local);
-                continue;
+                return None;
             }
-            let since = *self.surplus_since.entry(local).or_insert_with(Instant::now);
-            if since.elapsed() < SURPLUS_TIME {
-                continue;
-            }
-            info!(
-                transfer = self.settings.number,
-                path = last,
-                channels = channels.len(),
-                "the rate is too low for so many channels; one is closed"
-            );
-            let transfer = self.settings.number;
-            let attempt = LAST_ATTEMPT;
-            self.cx.control.send(Message::PathClosed { transfer, path: last, attempt });
-            self.open_again(last, attempt).await;
+            _ => {}
         }
+        let since = *self.surplus_since.entry(local).or_insert(path_limited);
+        let is_long = path_limited.saturating_sub(since) >= SURPLUS_TIME;
+        ready.or(last).filter(|_| is_long).map(Change::Close)
+    }
+
+    async fn start_ready(&mut self, path: u8) -> Result<(), ChannelError> {
+        let Some((attempt, PathState::Ready(open))) = self.paths.remove(&path) else {
+            return Ok(());
+        };
+        self.paths.insert(path, (attempt, PathState::Closed));
+        self.start_or_close(path, attempt, *open).await
+    }
+
+    async fn close_surplus(&mut self, path: u8, open: usize) {
+        let transfer = self.settings.number;
+        info!(transfer, path, open, "the rate feeds no further channel; one is closed");
+        let attempt = LAST_ATTEMPT;
+        self.cx.control.send(Message::PathClosed { transfer, path, attempt });
+        self.open_again(path, attempt).await;
     }
 
     /// Closes a path at both ends, and opens it again.
