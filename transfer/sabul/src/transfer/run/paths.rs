@@ -3,8 +3,8 @@
 //! Both ends do this for each path by itself. The end that closes a path sends `PathClosed` with the number of the
 //! attempt that opened the path. The next attempt has the next number at both ends, and other keys.
 //! Several channels of one local address need enough packets in flight: with one or two packets each, a loss costs a
-//! timeout; and a slow channel gains nothing. So the sending end begins with one channel, and starts the others as its rate feeds them. Channels that the
-//! rate does not feed for some time are closed for the rest of the transfer.
+//! timeout. So the sending end begins with one channel of each address, and starts the others as the rate feeds them, or
+//! when the running ones fail. Channels that the rate does not feed for some time are closed for the rest of the transfer.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -112,7 +112,7 @@ struct PathKeeper {
     /// State of each path, with the number of its last attempt.
     paths: BTreeMap<u8, (u16, PathState)>,
     /// Path-limited time of a local address since which its rate feeds no further channel.
-    surplus_since: BTreeMap<u8, Duration>,
+    surplus_since: BTreeMap<usize, Duration>,
     path_events: mpsc::UnboundedSender<OfPath>,
     event_sender: mpsc::UnboundedSender<Event>,
 }
@@ -181,8 +181,8 @@ impl PathKeeper {
             tokio::select! {
                 event = queue.recv() => {
                     let Some((path, attempt, event)) = event else { break Ok(()) };
-                    let is_old = attempt != LAST_ATTEMPT
-                        && self.paths.get(&path).is_none_or(|(last, _)| *last != attempt);
+                    let is_other = |last: u16| last != attempt && attempt != LAST_ATTEMPT;
+                    let is_old = self.paths.get(&path).is_none_or(|(last, _)| is_other(*last));
                     let result = match event {
                         // A violation ends the transfer, also if the peer has closed the path since.
                         PathEvent::Ended(Err(error))
@@ -277,7 +277,7 @@ impl PathKeeper {
                 if self.handle.is_stopped() {
                     self.paths.insert(path, (attempt, PathState::Closed));
                 } else if let Err(error) = result {
-                    if self.open_paths() == 1 {
+                    if self.open_paths() == 1 && !self.has_ready() {
                         return Err(error);
                     }
                     info!(transfer = self.settings.number, path, %error, "a path failed");
@@ -402,19 +402,18 @@ impl PathKeeper {
         is_sender && !self.flows.is_empty() && others.next().is_some()
     }
 
+    /// Whether a path is open whose channel has not started.
+    fn has_ready(&self) -> bool {
+        self.paths.values().any(|(_, state)| matches!(state, PathState::Ready(_)))
+    }
+
     /// Starts a channel of each local address whose rate feeds a further one, and closes a channel of each that has had
     /// too low a rate for some time.
     async fn adapt_channels(&mut self) -> Result<(), ChannelError> {
-        let mut of_local: BTreeMap<u8, Vec<ChannelStats>> = BTreeMap::new();
-        if let (Handle::Sender(handle), false) = (&self.handle, self.flows.is_empty()) {
-            for (path, stats) in handle.path_stats() {
-                of_local.entry(self.local(path)).or_default().push(stats);
-            }
-        }
-        for (local, channels) in of_local {
-            match self.change_of(local, &channels) {
+        for local in 0..self.flows.len() {
+            match self.change_of(local) {
                 Some(Change::Start(path)) => self.start_ready(path).await?,
-                Some(Change::Close(path)) => self.close_surplus(path, channels.len()).await,
+                Some(Change::Close(path)) => self.close_surplus(path).await,
                 None => {}
             }
         }
@@ -422,23 +421,30 @@ impl PathKeeper {
     }
 
     /// The next change of the channels of a local address.
-    fn change_of(&mut self, local: u8, channels: &[ChannelStats]) -> Option<Change> {
-        let fed = fed_channels(channels)?;
+    fn change_of(&mut self, local: usize) -> Option<Change> {
+        let Handle::Sender(handle) = &self.handle else { return None };
+        let is_local = |path: &u8| usize::from(self.local(*path)) == local;
+        let stats = handle.path_stats().into_iter().filter(|(path, _)| is_local(path));
+        let channels: Vec<_> = stats.map(|(_, stats)| stats).collect();
         let of_local = |is_wanted: fn(&PathState) -> bool| {
             let wanted = self.paths.iter().filter(move |(_, (_, state))| is_wanted(state));
-            wanted.map(|(path, _)| *path).filter(|path| self.local(*path) == local)
+            wanted.map(|(path, _)| *path).filter(is_local)
         };
         let ready = of_local(|state| matches!(state, PathState::Ready(_))).next();
         let last = of_local(|state| matches!(state, PathState::Open(_))).next_back();
+        if channels.iter().all(is_unanswered) {
+            return ready.map(Change::Start);
+        }
+        let fed = fed_channels(&channels)?;
         // The time of a source that is slower than the path does not count.
         let path_limited = channels.first()?.path_limited;
-        match ready {
-            Some(path) if fed > channels.len() => return Some(Change::Start(path)),
-            None if fed >= channels.len() => {
-                self.surplus_since.remove(&local);
-                return None;
-            }
-            _ => {}
+        let is_fed = match ready {
+            Some(_) => fed > channels.len(),
+            None => fed >= channels.len(),
+        };
+        if is_fed {
+            self.surplus_since.remove(&local);
+            return ready.map(Change::Start);
         }
         let since = *self.surplus_since.entry(local).or_insert(path_limited);
         let is_long = path_limited.saturating_sub(since) >= SURPLUS_TIME;
@@ -453,9 +459,14 @@ impl PathKeeper {
         self.start_or_close(path, attempt, *open).await
     }
 
-    async fn close_surplus(&mut self, path: u8, open: usize) {
+    async fn close_surplus(&mut self, path: u8) {
         let transfer = self.settings.number;
-        info!(transfer, path, open, "the rate feeds no further channel; one is closed");
+        info!(
+            transfer,
+            path,
+            open = self.open_paths(),
+            "the rate feeds no further channel; one is closed"
+        );
         let attempt = LAST_ATTEMPT;
         self.cx.control.send(Message::PathClosed { transfer, path, attempt });
         self.open_again(path, attempt).await;
