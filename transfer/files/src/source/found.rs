@@ -59,11 +59,21 @@ impl Found {
         let changed = FileTime { seconds: 0, nanoseconds: 0 };
         let (id, failure, part, rules, state) = (None, None, None, Box::default(), None);
         let (is_shared, size, owner, followed) = (false, 0, (0, 0), None);
-        #[rustfmt::skip]
-        let found = Self {
-            entry, path, tree, id, is_shared, failure, part, size, owner, changed, rules, state, followed,
-        };
-        found
+        Self {
+            entry,
+            path,
+            tree,
+            id,
+            is_shared,
+            failure,
+            part,
+            size,
+            owner,
+            changed,
+            rules,
+            state,
+            followed,
+        }
     }
 
     /// Opens the file. The caller compares its metadata with [`Self::is_same`] before the content is used.

@@ -402,13 +402,8 @@ impl Run {
         }
     }
 
-    /// Chooses the congestion control of these connections. Returns their reason, for the user.
-    fn prepare_tcp(&self, connections: &[Connection]) -> &'static str {
-        let is_throttled = self.carriage.is_throttled.load(Ordering::Acquire);
-        // More connections stand in for UDP that is silent.
-        if is_throttled && connections.len() == 1 {
-            connections.iter().for_each(Connection::choose_loss_based_control);
-        }
+    /// Reason for TCP connections in place of UDP, for the user.
+    fn reason_for_tcp(&self, is_throttled: bool) -> &'static str {
         match &self.cx.side {
             Side::Listener { .. } => "chosen by the other end",
             _ if is_throttled => "UDP is throttled",
@@ -421,7 +416,12 @@ impl Run {
     pub(super) fn change_carrier(&mut self, handle: &Handle) {
         let Some(params) = self.carriage.params.clone() else { return };
         if let Some(connections) = self.carriage.joined.take() {
-            let reason = self.prepare_tcp(&connections);
+            let is_throttled = self.carriage.is_throttled.load(Ordering::Acquire);
+            // More connections stand in for UDP that is silent.
+            if let (true, [connection]) = (is_throttled, &connections[..]) {
+                connection.choose_loss_based_control();
+            }
+            let reason = self.reason_for_tcp(is_throttled);
             let start = self.tcp_start(connections, params.block_bytes, reason);
             let taking = handle.clone();
             self.cx.machine.spawn(async move {
