@@ -147,7 +147,13 @@ async fn examine(args: &DoctorArgs, found: &mut DoctorJson) -> Result<(), CliErr
     }
     let (directory, time) = (args.directory.clone(), Duration::from_secs_f64(args.time));
     let writing = tokio::task::spawn_blocking(move || write_rate(&directory, time));
-    match writing.await.map_err(|error| CliError::failed(error.to_string()))? {
+    let written = tokio::select! {
+        written = writing => written.map_err(|error| CliError::failed(error.to_string()))?,
+        () = interrupt.wait() => {
+            return Err(CliError::interrupted("interrupted: the directory was not measured"));
+        }
+    };
+    match written {
         Ok(rate) => found.write_bps = Some(rate),
         Err(error) => found.advice.push(format!(
             "the directory '{}' was not measured: {error}; name another one with --directory",

@@ -394,7 +394,9 @@ impl Work {
                 Ok(_) => {
                     return refuse(&path, "is not a file; remove it there, and copy without -a");
                 }
-                Err(failure) => return refuse(&path, &failure.to_string()),
+                Err(failure) => {
+                    return Err(CliError::failed(format!("the destination is no bag: {failure}")));
+                }
             }
         }
         match beside.iter().find(|name| std::str::from_utf8(name).is_ok_and(Bag::is_foreign)) {
