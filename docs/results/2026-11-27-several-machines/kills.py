@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Copies to three machines of which one dies at a drawn moment: SABUL=… kills.py [COPIES [SEED]].
+"""Copies to three machines of which one dies at a drawn moment: SABUL=… kills.py [COPIES [SEED [large]]].
 
 The machines are home directories of this machine, entered by a program in place of ssh. All processes of a machine are
 ended by SIGKILL, and from then on the machine is unreachable. The other two must have the same files as the source,
-and the exit code must show the failure, unless the dead machine was complete before. One line of JSON for each copy.
+and the exit code must show the failure, unless the dead machine was complete before. One line of JSON for each copy. With
+`large`: few files of up to 24 MB, which are passed on while they arrive.
 """
 import filecmp
 import json
@@ -34,6 +35,19 @@ os.execv("/bin/sh", ["sh", "-c", "exec " + command])
 """
 
 
+def machines(name):
+    """Makes the near machine and three others in a directory. Returns the directory, and that of the data."""
+    folder = Path(name)
+    data = folder / "near/data"
+    data.mkdir(parents=True)
+    for part in ("a", "b", "c", "bin"):
+        (folder / part).mkdir()
+    (folder / "bin/sabul").symlink_to(SABUL)
+    (folder / "ssh").write_text(SSH.replace("FOLDER", name))
+    (folder / "ssh").chmod(0o755)
+    return folder, data
+
+
 def kill_machine(home):
     """Ends all processes of this home directory."""
     Path(f"{home}.dead").touch()
@@ -54,20 +68,16 @@ def equal(one, other):
 def main():
     copies = int(sys.argv[1]) if len(sys.argv) > 1 else 50
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    files, sizes, seconds_max = (40, [10, 100_000, 1_000_000], 4)
+    if "large" in sys.argv[3:]:
+        files, sizes, seconds_max = (8, [10, 1_000_000, 8_000_000, 24_000_000], 8)
     for number in range(seed, seed + copies):
         draw = random.Random(number)
         with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            data = folder / "near/data"
-            data.mkdir(parents=True)
-            for part in ("a", "b", "c", "bin"):
-                (folder / part).mkdir()
-            (folder / "bin/sabul").symlink_to(SABUL)
-            (folder / "ssh").write_text(SSH.replace("FOLDER", name))
-            (folder / "ssh").chmod(0o755)
-            for file in range(draw.randrange(1, 40)):
-                (data / f"f{file}").write_bytes(draw.randbytes(draw.choice([10, 100_000, 1_000_000])))
-            dead, moment = draw.choice("abc"), draw.uniform(0, 4)
+            folder, data = machines(name)
+            for file in range(draw.randrange(1, files)):
+                (data / f"f{file}").write_bytes(draw.randbytes(draw.choice(sizes)))
+            dead, moment = draw.choice("abc"), draw.uniform(0, seconds_max)
             env = os.environ | {"SABUL_SSH": f"{name}/ssh", "XDG_RUNTIME_DIR": name, "XDG_CACHE_HOME": f"{name}/cache"}
             start = time.monotonic()
             copy = subprocess.Popen([SABUL, "cp", "-r", "--bwlimit", "60M", "--timeout", "5", "data", "a:x", "b:x", "c:x"],

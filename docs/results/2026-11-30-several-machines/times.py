@@ -6,6 +6,7 @@ is complete when all files have their names and sizes there; afterwards the cont
 each run.
 """
 import filecmp
+import importlib.util
 import json
 import os
 import random
@@ -15,19 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-SABUL = os.path.abspath(os.environ.get("SABUL", "target/release/sabul"))
-SSH = """#!/usr/bin/env python3
-import os, sys
-words = sys.argv[1:]
-if "-G" in words:
-    print("hostname 127.0.0.1")
-    sys.exit(0)
-host, command = words[words.index("--") + 1:][:2]
-home = "FOLDER/" + host
-os.chdir(home)
-os.environ |= {"HOME": home, "SSH_CONNECTION": "127.0.0.1 9 127.0.0.1 22", "PATH": "FOLDER/bin:/usr/bin:/bin"}
-os.execv("/bin/sh", ["sh", "-c", "exec " + command])
-"""
+spec = importlib.util.spec_from_file_location("kills", Path(__file__).resolve().parent.parent / "2026-11-27-several-machines/kills.py")
+kills = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(kills)
 
 
 def is_complete(data, names, size):
@@ -43,14 +34,7 @@ def main():
     for number in range(runs):
         draw = random.Random(number)
         with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            data = folder / "near/data"
-            data.mkdir(parents=True)
-            for part in ("a", "b", "c", "bin"):
-                (folder / part).mkdir()
-            (folder / "bin/sabul").symlink_to(SABUL)
-            (folder / "ssh").write_text(SSH.replace("FOLDER", name))
-            (folder / "ssh").chmod(0o755)
+            folder, data = kills.machines(name)
             names = [f"f{file}" for file in range(files)]
             for file in names:
                 with (data / file).open("wb") as out:
@@ -58,7 +42,7 @@ def main():
                         out.write(draw.randbytes(min(1 << 24, size - start)))
             env = os.environ | {"SABUL_SSH": f"{name}/ssh", "XDG_RUNTIME_DIR": name, "XDG_CACHE_HOME": f"{name}/cache"}
             start = time.monotonic()
-            copy = subprocess.Popen([SABUL, "cp", "-r", "--json", "--bwlimit", rate, *sys.argv[5:], "data", "a:x", "b:x", "c:x"],
+            copy = subprocess.Popen([kills.SABUL, "cp", "-r", "--json", "--bwlimit", rate, *sys.argv[5:], "data", "a:x", "b:x", "c:x"],
                                     cwd=folder / "near", env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             complete = {}
             while len(complete) < 3:
