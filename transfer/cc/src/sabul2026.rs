@@ -38,6 +38,7 @@ mod losses;
 mod path;
 mod policy;
 mod probing;
+mod sawtooth;
 mod start;
 mod ways;
 
@@ -516,6 +517,8 @@ impl Sabul2026 {
         if self.link.is_trained() {
             self.competitor.note_level(observation.least > most, cx.now);
         }
+        let count = self.link.is_trained().then(|| self.count(epoch.rate_pps));
+        self.competitor.note_queue(self.path.queue_s(), self.path.has_fallen(), count, cx.now);
         if self.competitor.judge(&observation, cx.now) {
             self.drains.emptied_at = cx.now - (DRAIN_AGE - FIRST_DRAIN);
         }

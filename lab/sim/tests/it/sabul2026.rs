@@ -240,6 +240,18 @@ fn sabul2026_keeps_a_share_beside_one_cubic_flow_and_beside_four() {
 }
 
 #[test]
+fn sabul2026_with_few_packets_in_flight_recognizes_a_later_cubic_flow() {
+    // The queue never empties beside CUBIC, and is no longer than that of many flows of this kind.
+    let paths = [(40, 27, 0.6), (29, 47, 0.34), (20, 40, 0.67)];
+    for (mbps, rtt_ms, queue_bdp) in paths {
+        let path = Path::new(mbps, rtt_ms, queue_bdp, 0.0);
+        let flows = [ours(0, rtt_ms), (Transport::Tcp, "cubic", rtt_ms, 2)];
+        let rates = goodput(&run(path, &flows, 20, 60));
+        assert!(rates[0] > 0.2 * rates[1], "{mbps} Mb/s: {rates:.1?}");
+    }
+}
+
+#[test]
 fn a_queue_of_four_packets_shared_with_cubic_is_not_flooded() {
     let path = Path::new(100, 1, 0.5, 0.001);
     let cubic = (Transport::Tcp, "cubic", 1, 0);

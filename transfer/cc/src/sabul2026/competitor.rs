@@ -6,14 +6,17 @@
 //! too.
 //! Model:       a drain that leaves a queue adds three points of evidence, a drain that empties the
 //!              queue takes one point away; an overflow of a standing queue is sufficient after any
-//!              evidence, or after another overflow; a queue longer than the bound for two seconds
-//!              is sufficient, but keeps no competitor known: the flow itself then fills the queue
+//!              evidence, or after another overflow; three alike teeth of the queue (`sawtooth`) are
+//!              sufficient, two after four points; a queue longer than the bound for two seconds is
+//!              sufficient, but keeps no competitor known: the flow itself then fills the queue
 //! States:      Unknown --seven points--> Known
 //!              Known --no points left, or a minute without new points--> Unknown
 //! Invariants:  after Known, one further drain that leaves a queue is sufficient.
 //! Not here:    the window that is kept beside a competitor (`cubic`).
 
 use sabul_units::{Instant, Span};
+
+use super::sawtooth::Sawtooth;
 
 /// Ours: points per drain or overflow, points from which a competitor is known, most points, and their
 /// lifetime without new evidence.
@@ -30,6 +33,10 @@ const OVERFLOWS_WITHIN: Span = Span::from_secs(60);
 const ABOVE_TIME: Span = Span::from_secs(2);
 /// Ours: points that remain when a competitor is no longer known.
 const EVIDENCE_RETAINED: u32 = 4;
+/// Ours: alike teeth of the queue that are sufficient, and one fewer after [`EVIDENCE_RETAINED`] points.
+const TEETH: u32 = 3;
+/// Ours: flows on the link from which a flow's own drains hardly change the queue.
+const SHARED: f64 = 4.0;
 /// Ours: time after which all flows that joined a drain have filled the path again.
 const DRAINED: Span = Span::from_millis(1200);
 /// Ours: a drain leaves a queue if the rest exceeds omega and two thetas, or omega and this part of
@@ -65,6 +72,7 @@ pub(super) struct CompetitorDetector {
     overflowed_at: Option<Instant>,
     /// Time since which the queue has been longer than flows of this kind build.
     above_since: Option<Instant>,
+    sawtooth: Sawtooth,
 }
 
 impl CompetitorDetector {
@@ -76,6 +84,7 @@ impl CompetitorDetector {
             drain: None,
             overflowed_at: None,
             above_since: None,
+            sawtooth: Sawtooth::new(),
         }
     }
 
@@ -132,6 +141,29 @@ impl CompetitorDetector {
         if !is_above {
             self.above_since = None;
         } else if now > *self.above_since.get_or_insert(now) + ABOVE_TIME && !self.is_detected {
+            (self.evidence, self.noted_at, self.is_detected) = (EVIDENCE_MAX, now, true);
+        }
+    }
+
+    /// Records the queue of an epoch in seconds, and whether another flow has reduced the queue. The sawtooth of the
+    /// queue is evidence for a flow with a small share of the link, and while the number of flows is unknown.
+    pub(super) fn note_queue(
+        &mut self,
+        queue: f64,
+        has_fallen: bool,
+        count: Option<f64>,
+        now: Instant,
+    ) {
+        let teeth = self.sawtooth.note(queue, has_fallen, now);
+        let is_evidence = !self.is_detected && count.is_none_or(|count| count >= SHARED);
+        if let Some(teeth) = teeth.filter(|_| is_evidence) {
+            self.note_teeth(teeth, now);
+        }
+    }
+
+    fn note_teeth(&mut self, teeth: u32, now: Instant) {
+        let enough = if self.evidence >= EVIDENCE_RETAINED { TEETH - 1 } else { TEETH };
+        if teeth >= enough {
             (self.evidence, self.noted_at, self.is_detected) = (EVIDENCE_MAX, now, true);
         }
     }
@@ -222,6 +254,21 @@ mod tests {
         assert!(competitor.is_detected());
         drain(&mut competitor, 70, 0.006);
         assert!(!competitor.is_detected(), "no drain left a queue for a minute");
+    }
+
+    #[test]
+    fn three_alike_teeth_indicate_a_rival_and_two_a_rival_that_was_known() {
+        let mut competitor = CompetitorDetector::none();
+        (1..=2).for_each(|teeth| competitor.note_teeth(teeth, at(3 * u64::from(teeth))));
+        assert!(!competitor.is_detected());
+        competitor.note_teeth(3, at(9));
+        assert!(competitor.is_detected());
+        (0..8).for_each(|n| drain(&mut competitor, 10 + 3 * n, 0.001));
+        assert!(!competitor.is_detected(), "eight drains emptied the queue");
+        competitor.note_teeth(1, at(40));
+        assert!(!competitor.is_detected());
+        competitor.note_teeth(2, at(43));
+        assert!(competitor.is_detected());
     }
 
     #[test]
