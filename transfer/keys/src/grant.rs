@@ -25,12 +25,21 @@ pub enum Right {
     Measure,
     /// Register at an introducer.
     Introduce,
+    /// Have the server dial another server, if the server permits that at all.
+    Dial,
 }
 
 impl Right {
     /// All rights, in the order shown to users.
-    pub const ALL: [Self; 6] =
-        [Self::Read, Self::Write, Self::List, Self::Remove, Self::Measure, Self::Introduce];
+    pub const ALL: [Self; 7] = [
+        Self::Read,
+        Self::Write,
+        Self::List,
+        Self::Remove,
+        Self::Measure,
+        Self::Introduce,
+        Self::Dial,
+    ];
 
     /// Returns the name that users type.
     pub const fn name(self) -> &'static str {
@@ -41,6 +50,7 @@ impl Right {
             Self::Remove => "remove",
             Self::Measure => "measure",
             Self::Introduce => "introduce",
+            Self::Dial => "dial",
         }
     }
 }
@@ -70,6 +80,11 @@ impl Rights {
             rights.0[at] = true;
         }
         Ok(rights)
+    }
+
+    /// The set of this right only.
+    pub fn only(right: Right) -> Self {
+        Self(Right::ALL.map(|it| it == right))
     }
 
     /// Returns whether the set has this right. The right to read includes the right to list.

@@ -8,6 +8,7 @@ use sabul_files::root::{RootDir, RootPath};
 use sabul_keys::{AuthorizedKeys, Grant, NamedTickets};
 use sabul_wire::control::{Failure, FailureCode};
 
+use crate::passes::Pass;
 use crate::tls::Identity;
 
 /// Access to a standing listener: its identity, which later runs keep, and the keys that it accepts.
@@ -52,12 +53,14 @@ pub struct User {
     pub name: String,
     /// Limits of the user.
     pub grant: Arc<Grant>,
+    /// The only request, for the holder of a pass.
+    pub(crate) pass: Option<Arc<Pass>>,
 }
 
 impl User {
     /// The holder of a ticket of this name.
     pub(crate) fn of_ticket(ticket: &str, grant: Arc<Grant>) -> Self {
-        Self { name: format!("{TICKET}{ticket}"), grant }
+        Self { name: format!("{TICKET}{ticket}"), grant, pass: None }
     }
 
     /// Opens the part of the served directory that the user may access, which may block.

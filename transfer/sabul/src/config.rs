@@ -134,6 +134,11 @@ pub struct ConnectConfig {
     /// Let the introducer of the ticket pass on the data if UDP does not pass between the ends, and the introducer
     /// permits that.
     pub relay: bool,
+    /// Limits on what this end sends, as for a listener: for a program that connects on behalf of others. `None` has no
+    /// limits.
+    pub sending: Option<SendPolicy>,
+    /// Rate limit for the sum of all that this end receives, as for a listener.
+    pub receiving: Option<Ceiling>,
 }
 
 impl Default for ConnectConfig {
@@ -148,6 +153,8 @@ impl Default for ConnectConfig {
             events: None,
             paths: PathMemory::default(),
             relay: false,
+            sending: None,
+            receiving: None,
         }
     }
 }
@@ -161,6 +168,8 @@ setters!(ConnectConfig {
     events: Option<EventSink>,
     paths: PathMemory,
     relay: bool,
+    sending: Option<SendPolicy>,
+    receiving: Option<Ceiling>,
 });
 
 impl ConnectConfig {
@@ -297,9 +306,16 @@ pub enum LocalDestination {
     Writer(Box<dyn Write + Send>),
     /// A store, in which each received file is an object. Directories are not stored.
     Store(Arc<dyn store::ObjectDestination>),
-    /// A directory on the disk of a simulated host.
-    #[cfg(test)]
-    Disk(Arc<dyn sabul_files::disk::Disk>, Vec<u8>),
+    /// A path below a served directory; see [`ServedFiles`](crate::server::ServedFiles).
+    #[doc(hidden)]
+    Served {
+        /// The served directory.
+        disk: Arc<dyn sabul_files::disk::Disk>,
+        /// Path below it.
+        path: Vec<u8>,
+        /// The path is a directory and is created if missing.
+        into_directory: bool,
+    },
 }
 
 impl LocalDestination {
@@ -324,8 +340,7 @@ impl fmt::Debug for LocalDestination {
                 .finish(),
             Self::Writer(_) => f.write_str("Writer"),
             Self::Store(store) => f.debug_tuple("Store").field(store).finish(),
-            #[cfg(test)]
-            Self::Disk(disk, path) => f.debug_tuple("Disk").field(disk).field(path).finish(),
+            Self::Served { path, .. } => f.debug_struct("Served").field("path", path).finish(),
         }
     }
 }

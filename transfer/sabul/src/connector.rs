@@ -25,7 +25,7 @@ use crate::dial::connect_to_name;
 use crate::endpoint::Endpoint;
 use crate::error::{Cause, Error};
 use crate::machine::Machine;
-use crate::policy::SendPolicy;
+use crate::policy::{Controllers, SendPolicy};
 use crate::redial::Redial;
 use crate::relay::ThroughSsh;
 use crate::seal::Suite;
@@ -252,10 +252,22 @@ async fn start(
     config: ConnectConfig,
 ) -> Result<Session, Error> {
     let hello = first_message(&mut connection, address, &target.credential).await?;
-    let ConnectConfig { memory, timeouts, events, paths, bind, sockets, timeout, .. } = config;
+    let ConnectConfig {
+        memory,
+        timeouts,
+        events,
+        paths,
+        bind,
+        sockets,
+        timeout,
+        sending,
+        receiving,
+        ..
+    } = config;
     let bind: Arc<[IpAddr]> = bind.into();
-    let policy = SendPolicy::default();
-    let endpoint = Endpoint::new(Machine::current(), memory, timeouts, policy, None, events, paths);
+    let policy = sending.unwrap_or_else(|| SendPolicy::default().controllers(Controllers::Any));
+    let endpoint =
+        Endpoint::new(Machine::current(), memory, timeouts, policy, receiving, events, paths);
     let succession = match &through {
         // The end of ssh is the end of the session.
         Some(Through::Ssh(_)) => Succession::None,

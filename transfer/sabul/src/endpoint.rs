@@ -14,6 +14,7 @@ use crate::events::EventSink;
 use crate::joins::Joins;
 use crate::lock::lock;
 use crate::machine::Machine;
+use crate::passes::Passes;
 use crate::paths::PathMemory;
 use crate::policy::SendPolicy;
 use crate::resume::Sessions;
@@ -37,6 +38,17 @@ struct CallPlaces {
     rules: Arc<Semaphore>,
 }
 
+/// Connections that a listener expects because of its sessions.
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals {
+    /// Transfers that further connections may join.
+    pub(crate) joins: Joins,
+    /// Sessions whose control connection can be replaced.
+    pub(crate) sessions: Sessions,
+    /// Passes for other machines.
+    pub(crate) passes: Passes,
+}
+
 /// State shared by sessions.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
@@ -56,10 +68,8 @@ pub(crate) struct Endpoint {
     /// Open root directories in use, one descriptor each.
     roots: Mutex<BTreeMap<PathBuf, Weak<RootDir>>>,
     call_places: CallPlaces,
-    /// Transfers that further connections may join.
-    pub(crate) joins: Joins,
-    /// Sessions whose control connection can be replaced.
-    pub(crate) sessions: Sessions,
+    /// Connections that are expected.
+    pub(crate) arrivals: Arrivals,
     /// Notified when a UDP channel finds that an address has changed.
     pub(crate) address_changed: Arc<Notify>,
     /// Held while a transfer dials TCP connections.
@@ -95,8 +105,7 @@ impl Endpoint {
             paths,
             roots,
             call_places,
-            joins: Joins::default(),
-            sessions: Sessions::default(),
+            arrivals: Arrivals::default(),
             address_changed: Arc::default(),
             dialling: Arc::default(),
             writers,

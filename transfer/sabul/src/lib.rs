@@ -94,6 +94,7 @@ mod lock;
 mod machine;
 mod metered;
 mod outside;
+mod passes;
 mod path;
 mod paths;
 mod policy;

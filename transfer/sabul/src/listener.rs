@@ -186,15 +186,7 @@ impl Bound {
             introducer,
             registrar,
             address,
-            endpoint: Endpoint::new(
-                Machine::current(),
-                config.memory.clone(),
-                config.timeouts,
-                config.sending.clone(),
-                config.receiving.clone(),
-                config.events.clone(),
-                config.paths.clone(),
-            ),
+            endpoint: endpoint(&config, &ticket),
             handshakes: Arc::new(Handshakes::new()),
             farewells: Semaphore::new(REJECTIONS_MAX),
         });
@@ -318,6 +310,21 @@ struct Gate {
 fn is_ipv6_missing(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
+}
+
+/// Makes the state that all sessions of a listener share.
+fn endpoint(config: &ListenerConfig, ticket: &Ticket) -> Arc<Endpoint> {
+    let endpoint = Endpoint::new(
+        Machine::current(),
+        config.memory.clone(),
+        config.timeouts,
+        config.sending.clone(),
+        config.receiving.clone(),
+        config.events.clone(),
+        config.paths.clone(),
+    );
+    endpoint.arrivals.passes.set_listener(ticket);
+    endpoint
 }
 
 fn bind_both(config: &ListenerConfig) -> Result<(std::net::TcpListener, DemuxPort), Error> {
@@ -585,7 +592,7 @@ async fn hand_over(
         }) => {
             let joining = Joining { id, proof, exporter, attempt, index, count };
             let endpoint = &gate.endpoint;
-            match endpoint.joins.join(joining, connection, &endpoint.memory).await {
+            match endpoint.arrivals.joins.join(joining, connection, &endpoint.memory).await {
                 Ok(()) => debug!(%peer, index, count, "a connection joined a transfer"),
                 Err(reason) => debug!(%peer, reason, "a connection was closed"),
             }
@@ -599,7 +606,7 @@ async fn hand_over(
         }) => {
             let resuming = Resuming { id, proof, exporter, attempt, received };
             let origin = origin(&connection, peer).ip();
-            match gate.endpoint.sessions.resume(&resuming, connection, origin) {
+            match gate.endpoint.arrivals.sessions.resume(&resuming, connection, origin) {
                 Ok(()) => info!(%peer, "a connection continues its session"),
                 Err((connection, reason)) => {
                     info!(%peer, reason, "connection rejected");

@@ -9,6 +9,7 @@ mod opening;
 mod pending;
 pub(crate) mod ranges;
 mod requested;
+mod rights;
 mod selected;
 mod served;
 mod streams;
@@ -18,7 +19,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use sabul_keys::Right;
 use sabul_wire::control::{self, Entry, Failure, Message, Open, Part};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
@@ -58,7 +58,9 @@ use sabul_files::{
 };
 pub use served::{Order, Purpose, Served, Serving, Started};
 use streams::measure_work;
-pub use streams::{MeasureRequest, StreamRequest};
+pub use streams::{
+    MeasureRequest, ServedFiles, StreamAnswer, StreamRequest, StreamService, Streams,
+};
 
 /// Most concurrent file requests of a peer that [`Session::serve`] runs.
 const FILE_TRANSFERS_MAX: usize = 16;
@@ -272,8 +274,9 @@ impl Session {
             }
             LocalDestination::Writer(writer) => Ok::<_, Failure>(Prepared::Writer(writer)),
             LocalDestination::Store(store) => Ok(Prepared::Store(store)),
-            #[cfg(test)]
-            LocalDestination::Disk(disk, path) => Ok(Prepared::Files(disk, place(path, true))),
+            LocalDestination::Served { disk, path, into_directory } => {
+                Ok(Prepared::Files(disk, place(path, into_directory || needs_directory)))
+            }
         });
         let prepared = prepared.await.ok_or(Error::Cancelled)??;
         let chmod = options.chmod.clone();
@@ -386,6 +389,9 @@ impl Session {
         work: impl FnOnce(u32) -> Result<Work, Error>,
     ) -> Result<Transfer, Error> {
         let mut params = options.channel_params()?;
+        if direction == Direction::Send && matches!(self.inner.cx.side, Side::Connector { .. }) {
+            self.inner.cx.endpoint.sending.apply(&mut params)?;
+        }
         transfer::channels::use_paths(&self.inner.cx, direction, options, &mut params)?;
         let mut memory = self.memory(params.block_bytes).await?;
         params.block_bytes = memory.block_bytes();
@@ -464,11 +470,8 @@ impl Session {
                 Request::Stream(StreamRequest { name, direction, pending })
             }
             control::Request::Measure { .. } => Request::Measure(MeasureRequest { pending }),
-            control::Request::List { options, .. } => {
-                Request::List(ListingRequest { pending, reads_content: options.reads_content() })
-            }
-            control::Request::Hash { .. } => {
-                Request::List(ListingRequest { pending, reads_content: true })
+            control::Request::List { .. } | control::Request::Hash { .. } => {
+                Request::List(ListingRequest { pending })
             }
             control::Request::Attest { part, .. } => {
                 Request::Attest(AttestRequest { pending, part })
@@ -502,6 +505,19 @@ impl Session {
         service: &Service,
         observe: impl Fn(Serving<'_>) + Send + Sync,
     ) -> Result<ServeSummary, Error> {
+        self.serve_with(service, None, observe).await
+    }
+
+    /// As [`Self::serve_with_observer`]; `streams` answers the streams of the peer.
+    ///
+    /// # Errors
+    /// As [`Self::serve`].
+    pub async fn serve_with(
+        &self,
+        service: &Service,
+        streams: Option<Streams>,
+        observe: impl Fn(Serving<'_>) + Send + Sync,
+    ) -> Result<ServeSummary, Error> {
         let disk: Option<Arc<dyn Disk>> = match &service.root {
             Some(root) if !service.as_user => {
                 let opened = self.inner.cx.endpoint.open_root(root).await;
@@ -514,7 +530,7 @@ impl Session {
             }
             _ => None,
         };
-        self.serve_on(disk, service, observe).await
+        self.serve_in(disk, service, streams, observe).await
     }
 
     /// Returns the part of the root that the peer's user may access. Without such a directory the session ends.
@@ -536,11 +552,33 @@ impl Session {
         }
     }
 
-    /// As [`Session::serve`], with an open root.
+    /// As [`Session::serve`], with an open root. A session of a pass ends with the session of its user.
+    async fn serve_in(
+        &self,
+        disk: Option<Arc<dyn Disk>>,
+        service: &Service,
+        streams: Option<Streams>,
+        observe: impl Fn(Serving<'_>) + Send + Sync,
+    ) -> Result<ServeSummary, Error> {
+        let pass = self.user().and_then(|user| user.pass.clone());
+        let Some(pass) = pass else {
+            return self.serve_on(disk, service, streams, observe).await;
+        };
+        tokio::select! {
+            served = self.serve_on(disk, service, streams, observe) => served,
+            () = pass.issuer_over() => {
+                let failure = refused("the command that requested this copy has ended");
+                self.send(Message::Cancel { transfer: None, failure: failure.clone() });
+                Err(Error::Failed(failure))
+            }
+        }
+    }
+
     pub(crate) async fn serve_on(
         &self,
         disk: Option<Arc<dyn Disk>>,
         service: &Service,
+        streams: Option<Streams>,
         observe: impl Fn(Serving<'_>) + Send + Sync,
     ) -> Result<ServeSummary, Error> {
         let peer = self.inner.peer;
@@ -557,9 +595,10 @@ impl Session {
                     None => is_open = false,
                     Some(request) => {
                         debug!(?request, peer = %self.inner.peer, "request");
-                        let is_files = !matches!(request, Request::Stream(_) | Request::Measure(_));
-                        let place = is_files.then(|| Arc::clone(&places).try_acquire_owned());
-                        let (service, disk) = (service.clone(), disk.clone());
+                        let place = (!matches!(request, Request::Measure(_)))
+                            .then(|| Arc::clone(&places).try_acquire_owned());
+                        let (service, streams) = (service.clone(), streams.clone());
+                        let disk = disk.clone();
                         let order = request.pending().open().map(Order::of);
                         let (begin, requested) = (begin.clone(), order.clone());
                         let begins = move |transfer| {
@@ -569,14 +608,11 @@ impl Session {
                         };
                         let answered = async move {
                             let Ok(_place) = place.transpose() else {
-                                let text = format!(
-                                    "{FILE_TRANSFERS_MAX} transfers of files are under way in this \
-                                     session; wait for one to end"
-                                );
+                                let text = crowded();
                                 request.refuse(&text);
                                 return Err(Error::Failed(refused(text)));
                             };
-                            request.answer(&service, disk, begins).await
+                            request.answer(&service, streams, disk, begins).await
                         };
                         running.spawn(async move { (order, answered.await) });
                     }
@@ -647,6 +683,10 @@ impl Session {
     }
 }
 
+fn crowded() -> String {
+    format!("{FILE_TRANSFERS_MAX} transfers are under way in this session; wait for one to end")
+}
+
 fn take_number(next: &mut u32) -> Result<u32, Error> {
     let after = next.checked_add(2).ok_or_else(|| {
         let why = "this session has used up its numbers for transfers";
@@ -680,6 +720,7 @@ impl Request {
     async fn answer(
         self,
         service: &Service,
+        streams: Option<Streams>,
         disk: Option<Arc<dyn Disk>>,
         begins: impl FnOnce(TransferHandle),
     ) -> Result<Option<Report>, Error> {
@@ -698,10 +739,11 @@ impl Request {
                 "the listener lets nothing be removed; 'sabul serve --allow-rm' does"
             }
             Self::Measure(_) if !service.measure => "the listener takes no measurements",
-            Self::Stream(_) => "the listener serves no streams",
+            Self::Stream(_) if streams.is_none() => "the listener serves no streams",
             _ => "",
         };
-        let refusal = if refusal.is_empty() { self.denied() } else { Some(refusal.to_owned()) };
+        let refusal =
+            if refusal.is_empty() { self.pending().denied() } else { Some(refusal.to_owned()) };
         if let Some(refusal) = refusal {
             self.refuse(&refusal);
             return Err(Error::Failed(refused(refusal)));
@@ -721,34 +763,10 @@ impl Request {
             (Self::Get(request), Some(disk)) => request.accept_in(disk).await?,
             (Self::Get(request), None) => request.accept_as_user().await?,
             (Self::Measure(request), _) => request.accept()?,
-            (Self::Stream(_), _) => return Err(Error::Cancelled),
+            (Self::Stream(request), disk) => return request.answer(streams, disk).await,
         };
         begins(transfer.handle());
         transfer.finish().await.map(Some)
-    }
-
-    /// Returns the reason why the peer's user may not make this request.
-    fn denied(&self) -> Option<String> {
-        let rights: &[Right] = match self {
-            Self::Put(_) => &[Right::Write],
-            Self::Change(request) if request.is_removal => &[Right::Remove],
-            Self::Change(request) if request.reads_content() => &[Right::Write, Right::Read],
-            Self::Change(_) => &[Right::Write],
-            Self::Get(_) | Self::Attest(AttestRequest { part: Part::Sender, .. }) => &[Right::Read],
-            Self::List(request) if request.reads_content => &[Right::Read],
-            Self::List(_) => &[Right::List],
-            // The hashes of files are also part of a listing.
-            Self::Attest(_) => &[Right::Write, Right::List],
-            Self::Measure(_) | Self::Stream(_) => &[Right::Measure],
-        };
-        let user = self.pending().user()?;
-        let right = rights.iter().find(|right| !user.grant.rights.allow(**right))?;
-        Some(format!(
-            "{} has the rights '{}' and not '{}' here; contact the listener's administrator",
-            user.name,
-            user.grant.rights,
-            right.name()
-        ))
     }
 
     /// Refuses the request; the peer receives `reason`.
@@ -757,7 +775,7 @@ impl Request {
             Self::Put(PutRequest { pending })
             | Self::Get(GetRequest { pending })
             | Self::Measure(MeasureRequest { pending })
-            | Self::List(ListingRequest { pending, .. })
+            | Self::List(ListingRequest { pending })
             | Self::Change(ChangeRequest { pending, .. })
             | Self::Attest(AttestRequest { pending, .. })
             | Self::Stream(StreamRequest { pending, .. }) => pending,
@@ -770,7 +788,7 @@ impl Request {
             Self::Put(PutRequest { pending })
             | Self::Get(GetRequest { pending })
             | Self::Measure(MeasureRequest { pending })
-            | Self::List(ListingRequest { pending, .. })
+            | Self::List(ListingRequest { pending })
             | Self::Change(ChangeRequest { pending, .. })
             | Self::Attest(AttestRequest { pending, .. })
             | Self::Stream(StreamRequest { pending, .. }) => pending,

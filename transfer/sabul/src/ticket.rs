@@ -116,7 +116,8 @@ impl Ticket {
     }
 
     /// Returns the ticket with these addresses of the same listener.
-    pub(crate) fn with_addresses(mut self, addresses: Vec<String>) -> Self {
+    #[must_use]
+    pub fn with_addresses(mut self, addresses: Vec<String>) -> Self {
         self.addresses = addresses;
         self.addresses.truncate(MAX_ADDRESSES);
         self

@@ -55,7 +55,6 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("transfer/sabul/src/control/router.rs", "route", 66),
     ("transfer/sabul/src/error.rs", "fmt", 68),
     ("transfer/sabul/src/listener.rs", "hand_over", 71),
-    ("transfer/sabul/src/listener.rs", "listen", 64),
     ("transfer/sabul/src/listener/entry.rs", "admit", 89),
     ("transfer/sabul/src/path/nat.rs", "connect", 97),
     ("transfer/sabul/src/session.rs", "request_files", 74),

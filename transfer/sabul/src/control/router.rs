@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -21,6 +22,7 @@ use crate::budget::{MemoryBudget, Tally};
 use crate::error::Error;
 use crate::lock::lock;
 use crate::outside::Outside;
+use crate::passes::Issuer;
 use crate::seal::Suite;
 
 /// Most concurrent transfers of a peer in one session; the memory budget limits those of the process.
@@ -105,6 +107,16 @@ pub(super) struct RouterState {
     /// Parity of the peer's transfer numbers: odd for connectors, even for listeners.
     peer_parity: u32,
     peer_last: Option<u32>,
+}
+
+impl Issuer for Router {
+    fn is_over(&self) -> bool {
+        self.ending().is_some()
+    }
+
+    fn over(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(Self::over(self))
+    }
 }
 
 impl Router {

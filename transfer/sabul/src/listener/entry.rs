@@ -243,7 +243,7 @@ pub(super) async fn admit(
                 Some(Hop::Ssh) => Succession::None,
                 Some(Hop::Introducer) | None => {
                     let secrets = connection.resume_secrets()?;
-                    Succession::Wait(endpoint.sessions.expect(secrets, user.clone()))
+                    Succession::Wait(endpoint.arrivals.sessions.expect(secrets, user.clone()))
                 }
             };
             let opening = Opening { first: welcome, suite: Some(suite), user, succession };
@@ -284,6 +284,18 @@ async fn by_ticket(
         return Ok(None);
     }
     let refuse = |why: String| Failure::new(FailureCode::Authentication, why);
+    let pass = gate
+        .endpoint
+        .arrivals
+        .passes
+        .take(|secret| ticket::verify_proof(secret, &exporter, &proof));
+    if let Some(user) = pass {
+        check_version(version)?;
+        return match user.grant.refusal(peer.ip(), SystemTime::now()) {
+            Some(why) => Err(refuse(format!("the {} is {why}", user.name))),
+            None => Ok(Some(user)),
+        };
+    }
     let tickets = gate.standing.as_ref().and_then(|standing| standing.tickets.clone());
     let tickets = tickets.ok_or_else(|| refuse(WRONG_SECRET.to_owned()))?;
     let known = tickets.clone();
@@ -320,7 +332,7 @@ async fn by_key(
         .map_err(|error| Failure::new(FailureCode::Authentication, error.to_string()))?;
     let grant = find_key(key, peer, gate).await?;
     let grant = grant.ok_or_else(|| unauthorized(format_args!("no key {key}")))?;
-    Ok(User { name: key.to_string(), grant })
+    Ok(User { name: key.to_string(), grant, pass: None })
 }
 
 /// Sends the reason for rejection to a connection.

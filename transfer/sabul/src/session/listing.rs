@@ -373,8 +373,6 @@ fn hand_on<T>(
 #[derive(Debug)]
 pub struct ListingRequest {
     pub(super) pending: Pending,
-    /// The answer depends on the content of files.
-    pub(super) reads_content: bool,
 }
 
 /// Request of the peer to remove or rename files, or to create directories.
@@ -466,13 +464,6 @@ fn send_all(
 }
 
 impl ChangeRequest {
-    /// Whether the answer depends on the content of files.
-    pub(super) fn reads_content(&self) -> bool {
-        self.pending.parts.as_ref().is_some_and(|(open, _)| {
-            matches!(open.request, control::Request::Rename { content: Some(_), .. })
-        })
-    }
-
     /// Changes files below the root of `disk`, or without a disk with the rights of this process's user.
     pub(super) async fn answer(mut self, disk: Option<Arc<dyn Disk>>) -> Result<(), Error> {
         let Some((open, mailbox)) = self.pending.parts.take() else { return Err(Error::Cancelled) };

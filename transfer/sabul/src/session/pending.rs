@@ -5,6 +5,7 @@ use std::fmt;
 use sabul_wire::control::{self, Failure, FailureCode, Message, Open};
 
 use super::requested::is_of_ranges;
+use super::rights;
 use crate::access::User;
 use crate::config::{CarrierPlan, Direction, check_controller, check_params};
 use crate::control::Mailbox;
@@ -94,6 +95,11 @@ impl Pending {
                 Err(error)
             }
         }
+    }
+
+    /// Returns the reason why the peer's user may not make this request.
+    pub(super) fn denied(&self) -> Option<String> {
+        rights::denied(self.user(), &self.open()?.request)
     }
 
     pub(super) fn refuse(mut self, failure: Failure) {

@@ -1,16 +1,81 @@
-//! Requests without files: streams between applications, and measurements.
+//! Streams between applications, and measurements.
 
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
+
+use sabul_files::SourceSet;
+use sabul_files::disk::Disk;
 
 use sabul_units::Bytes;
 use sabul_wire::control::{self, Open};
 
 use super::pending::{Pending, refused};
-use crate::config::{Direction, MeasureLimit};
+use super::rights::denial;
+use crate::access::User;
+use crate::config::{Direction, LocalDestination, MeasureLimit};
+use crate::control::Ending;
 use crate::error::Error;
+use crate::passes::{Issuer, Permit};
 use crate::stream::{self, ReceiveStream, SendStream};
-use crate::transfer::{Resume, Transfer, Work};
+use crate::ticket::Ticket;
+use crate::transfer::{Report, Resume, Transfer, Work};
 use sabul_files::StreamReceiver;
+use sabul_keys::Right;
+
+/// Answer to a stream of a peer: the report of the copy that the stream was about, if any.
+pub type StreamAnswer = Pin<Box<dyn Future<Output = Result<Option<Report>, Error>> + Send>>;
+
+/// Application that answers the streams of the peer of [`Session::serve_with`](crate::Session::serve_with).
+pub trait StreamService: Send + Sync {
+    /// Answers a stream. The future is dropped at the end of the session.
+    fn answer(self: Arc<Self>, request: StreamRequest, files: ServedFiles) -> StreamAnswer;
+}
+
+/// The application that answers streams. Two values are equal if they are the same application.
+#[derive(Clone)]
+pub struct Streams(pub Arc<dyn StreamService>);
+
+impl fmt::Debug for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Streams")
+    }
+}
+
+impl PartialEq for Streams {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Streams {}
+
+/// Files that the peer's user may access: those below the served directory, or below the user's part of it.
+#[derive(Clone)]
+pub struct ServedFiles {
+    disk: Option<Arc<dyn Disk>>,
+}
+
+impl fmt::Debug for ServedFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServedFiles").field("is_served", &self.disk.is_some()).finish()
+    }
+}
+
+impl ServedFiles {
+    /// Returns the sources of these names or patterns; `None` if no files are served.
+    pub fn sources(&self, sources: Vec<Vec<u8>>, recursive: bool) -> Option<SourceSet> {
+        let disk = Arc::clone(self.disk.as_ref()?);
+        Some(SourceSet::in_disk(disk, sources, recursive).with_patterns(true))
+    }
+
+    /// Returns this path as a destination; `None` if no files are served.
+    pub fn destination(&self, path: Vec<u8>, into_directory: bool) -> Option<LocalDestination> {
+        let disk = Arc::clone(self.disk.as_ref()?);
+        Some(LocalDestination::Served { disk, path, into_directory })
+    }
+}
 
 /// Request of the peer for a stream between its application and this one.
 #[derive(Debug)]
@@ -23,6 +88,48 @@ pub struct StreamRequest {
 }
 
 impl StreamRequest {
+    /// Answers the stream by the application, until the end of the session.
+    pub(super) async fn answer(
+        self,
+        streams: Option<Streams>,
+        disk: Option<Arc<dyn Disk>>,
+    ) -> Result<Option<Report>, Error> {
+        let Some(Streams(application)) = streams else {
+            return Err(Error::Cancelled);
+        };
+        let router = Arc::clone(&self.pending.cx.router);
+        tokio::select! {
+            biased;
+            answered = application.answer(self, ServedFiles { disk }) => answered,
+            () = router.over() => Err(router.ending().unwrap_or(Ending::Closed).to_error()),
+        }
+    }
+
+    /// Returns the user of a key or named ticket by which a listener authenticated the peer.
+    pub fn user(&self) -> Option<&User> {
+        self.pending.user()
+    }
+
+    /// Checks the rights of the peer's user.
+    ///
+    /// # Errors
+    /// If a right is missing.
+    pub fn check_rights(&self, rights: &[Right]) -> Result<(), Error> {
+        denial(self.user(), rights).map_or(Ok(()), |why| Err(Error::Failed(refused(why))))
+    }
+
+    /// Makes a ticket with which another machine may make this one request at this listener, on behalf of the peer's user.
+    /// The ticket has one use, which has to begin within a minute. The request ends at the latest with this session.
+    ///
+    /// # Errors
+    /// If the user has no right to make the request, or too many such tickets are unused.
+    pub fn admit(&self, permit: Permit) -> Result<Ticket, Error> {
+        self.check_rights(&[permit.right()])?;
+        let cx = &self.pending.cx;
+        let issuer: Arc<dyn Issuer> = Arc::clone(&cx.router) as Arc<dyn Issuer>;
+        cx.endpoint.arrivals.passes.make(permit, self.user(), &issuer)
+    }
+
     /// Sends the stream that the peer requested.
     ///
     /// # Errors

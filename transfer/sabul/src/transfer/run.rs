@@ -256,7 +256,7 @@ impl Run {
         self.registration = match &self.cx.side {
             Side::Listener { .. } => {
                 let secrets = self.cx.connection.join_secrets(number).map_err(open::internal)?;
-                let joins = &self.cx.endpoint.joins;
+                let joins = &self.cx.endpoint.arrivals.joins;
                 Some(joins.expect(secrets, self.mailbox.event_sender.clone()))
             }
             _ => None,

@@ -162,7 +162,7 @@ impl Server {
                 };
                 Session::start(far, side, peer, endpoint, loan, opening)
             };
-            let _ = session.serve_on(Some(disk), &Service::default(), |_| {}).await;
+            let _ = session.serve_on(Some(disk), &Service::default(), None, |_| {}).await;
         });
         Ok(())
     }
@@ -278,7 +278,7 @@ impl Client {
     ) -> Result<Report, Error> {
         let session = self.dial(server)?;
         let disk = Arc::new(lock(&self.process).disk.clone());
-        let to = LocalDestination::Disk(disk, to);
+        let to = LocalDestination::Served { disk, path: to, into_directory: true };
         let transfer = session.get(vec![source], true, to, &self.options()).await?;
         let result = transfer.finish().await;
         session.close().await;
