@@ -8,6 +8,7 @@ mod examples;
 mod hostile;
 mod introductions;
 mod keys;
+mod passes;
 mod paths;
 mod ranges;
 mod session;
