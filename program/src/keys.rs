@@ -109,6 +109,7 @@ pub(crate) fn standing(
         readable: path.parent().map(Path::to_owned),
         tickets: Some(tickets.folder().to_owned()),
         ports: Vec::new(),
+        dials: false,
     };
     let access = StandingAccess::new(identity).keys(keys).tickets(tickets);
     let access = access.root(root.map(Path::to_owned));

@@ -7,7 +7,8 @@
 //!
 //! Landlock:    only files below the root (read-only with `--read-only`), and the directory of the
 //!              authorized keys (read-only) and of named tickets (no new files); no outgoing TCP
-//!              connections but to the port of an introducer, no further TCP listeners, no signals to other processes.
+//!              connections but to the port of an introducer (any with --dial), no further TCP listeners, no signals to
+//!              other processes.
 //! seccomp:     no programs, no other processes, only IP and Unix sockets, no new executable memory,
 //!              and no calls that change privileges, namespaces, mounts, clocks or the kernel.
 
@@ -47,6 +48,8 @@ pub(crate) struct Kept {
     pub(crate) tickets: Option<PathBuf>,
     /// TCP ports of the introducer at which the server registers.
     pub(crate) ports: Vec<u16>,
+    /// The server dials other servers, at any TCP port.
+    pub(crate) dials: bool,
 }
 
 /// Result of entering the sandbox: for each part, success or the reason for its absence.
@@ -103,9 +106,14 @@ fn restrict(
     if !matches!(files, Files::All) {
         rules = rules.handle_access(AccessFs::from_all(ABI::V5))?;
     }
-    let rules = rules.handle_access(AccessNet::from_all(ABI::V4))?.scope(Scope::Signal)?;
+    // Landlock has no rules about addresses; the server itself compares them with --dial.
+    let network = match kept.dials {
+        true => AccessNet::BindTcp.into(),
+        false => AccessNet::from_all(ABI::V4),
+    };
+    let rules = rules.handle_access(network)?.scope(Scope::Signal)?;
     let mut rules = rules.create()?;
-    for port in &kept.ports {
+    for port in kept.ports.iter().filter(|_| !kept.dials) {
         rules = rules.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
     }
     if let Files::Below { root, read_only } = files {
@@ -400,6 +408,17 @@ mod tests {
         inside_with(Files::All, kept, || {
             TcpStream::connect(introducer.0).unwrap();
             assert_eq!(TcpStream::connect(other.0).unwrap_err().kind(), PermissionDenied);
+        });
+    }
+
+    #[test]
+    fn a_sandboxed_server_that_dials_others_opens_no_further_port() {
+        let outside = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = outside.local_addr().unwrap();
+        let kept = Kept { dials: true, ports: vec![1], ..Kept::default() };
+        inside_with(Files::None, kept, || {
+            TcpStream::connect(address).unwrap();
+            assert_eq!(TcpListener::bind("127.0.0.1:0").unwrap_err().kind(), PermissionDenied);
         });
     }
 
