@@ -30,6 +30,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use sabul::internal::ssh::Ports;
+use sabul::keys::Origins;
 use sabul_front::listen;
 use sabul_units::Rate;
 
@@ -323,6 +324,13 @@ pub(crate) struct ServeArgs {
     /// passphrase, then the ssh key of the host.
     #[arg(long, value_name = "FILE")]
     pub(crate) receipt_key: Option<PathBuf>,
+    /// Let clients have this server dial other servers at these addresses.
+    ///
+    /// For copies between two servers. Networks, addresses with * and ?, and exceptions with ! in front, separated by
+    /// commas: 192.0.2.0/24,!192.0.2.7. A key or named ticket needs the right dial. Without this flag the server dials
+    /// nobody.
+    #[arg(long, value_name = "ADDR,..", value_parser = Origins::parse, conflicts_with = "stdio", requires = "root")]
+    pub(crate) dial: Option<Origins>,
     #[command(flatten)]
     pub(crate) standing: StandingArgs,
     #[command(flatten)]
@@ -343,6 +351,7 @@ Examples:
   sabul serve --root /srv/data --read-only --listen 192.0.2.1:4850
   sabul serve --root inbox --once --bwlimit-total 2G
   sabul serve --root /srv/data --authorized-keys /etc/sabul/authorized_keys
+  sabul serve --root data --dial 192.0.2.0/24 --state state     may send to these servers
   sabul serve --introduce --ticket-file meet.ticket     on a public host
   sabul serve --root data --via meet.example.org --via-ticket meet.ticket";
 

@@ -3,7 +3,9 @@
 //! The source runs `sabul cp` over ssh and dials a server that ssh started at the destination. If the source cannot
 //! reach the destination, the destination runs the copy and dials the source. Data passes this machine only with
 //! --relay: through both ssh connections. Both ends stop when their standard input ends, so they do not outlive this
-//! command.
+//! command. Two servers that ssh does not reach are steered by `between/servers.rs`.
+
+mod servers;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -35,6 +37,7 @@ use crate::policy::controller;
 use crate::progress::Meter;
 use crate::upload::UploadProgress;
 use crate::{json, output};
+use servers::Places;
 
 /// Ours: time for the other machines to stop after an interrupt.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,6 +56,7 @@ const OWN_FLAGS: &[&str] = &[
     "push",
     "ports",
     "ticket",
+    "to-ticket",
     "json",
     "json-lines",
     "batch",
@@ -117,6 +121,9 @@ pub(crate) async fn run_or<A: AsMut<CopyArgs>>(
     } else if let Some(between) = Between::of(copy)? {
         return between.run(name, copy).await;
     }
+    if copy.to_ticket.is_some() {
+        return Err(only_between_servers());
+    }
     run(args).await
 }
 
@@ -131,10 +138,12 @@ impl<'a> Between<'a> {
     /// Returns the copy if all places are remote.
     pub(crate) fn of(args: &'a CopyArgs) -> Result<Option<Self>, CliError> {
         let mut places = Vec::new();
-        for written in &args.places {
+        for (at, written) in args.places.iter().enumerate() {
+            let has_ticket = args.to_ticket.is_some() && at + 1 == args.places.len();
             match Location::parse(written)? {
                 Location::Remote(mut remote) => {
                     if let Server::Listener(host) = &remote.server
+                        && !has_ticket
                         && let Some(account) = args.channel.account(host)?
                     {
                         remote.server = Server::Ssh(account);
@@ -214,6 +223,12 @@ impl<'a> Between<'a> {
         interrupt: &Interrupt,
         last: &mut Option<Value>,
     ) -> Result<u8, CliError> {
+        if let Some(places) = self.servers()? {
+            return servers::run(name, args, &places, interrupt, last).await;
+        }
+        if args.to_ticket.is_some() {
+            return Err(only_between_servers());
+        }
         check_flags(name, args)?;
         let mut drivers = self.drivers()?;
         // Only the source finds what it still receives.
@@ -257,6 +272,17 @@ impl<'a> Between<'a> {
             )),
             false => Ok(drivers),
         }
+    }
+
+    /// Returns the places if ssh reaches neither machine.
+    fn servers(&self) -> Result<Option<Places<'_>>, CliError> {
+        let (source, server) = (self.source(), &self.destination.remote.server);
+        if account(source).is_some() || account(server).is_some() {
+            return Ok(None);
+        }
+        let path = |place: &Place<'_>| in_text(OsStr::from_bytes(&place.remote.path));
+        let sources = self.sources.iter().map(path).collect::<Result<_, _>>()?;
+        Ok(Some(Places { source, sources, server, destination: path(&self.destination)? }))
     }
 
     fn source(&self) -> &Server {
@@ -410,6 +436,12 @@ pub(crate) async fn start(
     Ok((ticket, Some(Started { bridge, forward: Some(forward) })))
 }
 
+fn only_between_servers() -> CliError {
+    CliError::usage(
+        "--to-ticket is for copies between two servers; give the ticket of a single server with --ticket",
+    )
+}
+
 fn unsupported(flag: &str) -> CliError {
     CliError::usage(format!(
         "{flag} is not supported between two other machines; leave it out, or run the command on one of them"
@@ -474,6 +506,57 @@ impl Drop for Lifeline {
     }
 }
 
+/// Events of a copy that another machine runs.
+#[derive(Debug)]
+struct Events<'a> {
+    args: &'a CopyArgs,
+    meter: Meter,
+    /// The transfer has started.
+    has_started: bool,
+    /// The event of the end.
+    done: Option<Value>,
+}
+
+impl<'a> Events<'a> {
+    fn new(args: &'a CopyArgs) -> Self {
+        let is_quiet = args.quiet || args.json || args.json_lines;
+        let meter = Meter::new(is_quiet, args.retry.is_some());
+        Self { args, meter, has_started: false, done: None }
+    }
+
+    /// Shows a line of the other machine.
+    fn take(&mut self, line: &[u8]) -> Result<(), CliError> {
+        match serde_json::from_slice::<Value>(line) {
+            Ok(event) => match event["event"].as_str() {
+                Some("done") => self.done = Some(event),
+                Some(word) => {
+                    self.has_started |= word == "started";
+                    if word == "progress" {
+                        self.meter.say(progress(&event));
+                    }
+                    if self.args.json_lines {
+                        json::print(&event)?;
+                    }
+                }
+                None => {}
+            },
+            // The lines of a dry run. The other machine is not trusted with this terminal.
+            Err(_) if self.args.dry_run => {
+                output::print_line(Printable(line.trim_ascii_end()))?;
+            }
+            // A banner.
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Removes the live line; returns the event of the end.
+    fn end(self) -> Option<Value> {
+        self.meter.clear();
+        self.done
+    }
+}
+
 /// Shows the progress of the command until its end; returns its exit code and the event of the end. An interrupt stops
 /// the command.
 async fn follow(
@@ -482,9 +565,8 @@ async fn follow(
     interrupt: &Interrupt,
 ) -> Result<(u8, Option<Value>), CliError> {
     let RemoteCommand { mut child, input, mut output } = command;
-    let meter = Meter::new(args.quiet || args.json || args.json_lines, args.retry.is_some());
+    let mut events = Events::new(args);
     let mut input = Some(Lifeline::of(input, args.queued.passing.take_bytes()));
-    let mut done = None;
     let mut stop_at = None;
     let mut line = Vec::new();
     loop {
@@ -500,29 +582,10 @@ async fn follow(
             }
             () = until(stop_at) => break,
         };
-        match serde_json::from_slice::<Value>(&line) {
-            Ok(event) => match event["event"].as_str() {
-                Some("done") => done = Some(event),
-                Some(word) => {
-                    if word == "progress" {
-                        meter.say(progress(&event));
-                    }
-                    if args.json_lines {
-                        json::print(&event)?;
-                    }
-                }
-                None => {}
-            },
-            // The lines of a dry run. The other machine is not trusted with this terminal.
-            Err(_) if args.dry_run => {
-                output::print_line(Printable(line.trim_ascii_end()))?;
-            }
-            // A banner.
-            Err(_) => {}
-        }
+        events.take(&line)?;
         line.clear();
     }
-    meter.clear();
+    let done = events.end();
     drop(input);
     let status = tokio::time::timeout(STOP_TIMEOUT, child.wait()).await;
     let code = status.ok().and_then(Result::ok).and_then(|status| status.code());

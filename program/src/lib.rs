@@ -36,6 +36,7 @@ mod links;
 mod manual;
 mod model;
 mod options;
+mod order;
 mod output;
 mod panics;
 mod passing;

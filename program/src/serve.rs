@@ -1,9 +1,12 @@
 //! `sabul serve` and `sabul perf serve`: servers for clients with a ticket or a key.
 
+mod orders;
+
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sabul::internal::{Bound, LISTENER_FILES_MIN, ssh};
@@ -23,6 +26,7 @@ use crate::interrupt::{Early, Interrupt};
 use crate::keys::{self, Standing};
 use crate::sandbox::{self, Files, Kept, Sandbox};
 use crate::{block_on, control_socket, json, output, paths};
+use orders::{Limits, OrderDesk};
 
 /// Ours: time for sessions to clean up after an interrupt.
 const CLEAN_UP: Duration = Duration::from_secs(3);
@@ -60,6 +64,8 @@ pub(crate) fn files(args: &ServeArgs) -> Result<u8, CliError> {
     let controllers = controllers(&args.allow)?;
     let files = Files::Below { root: &root, read_only: args.read_only };
     let introduction = Some(&args.introduction);
+    let (dial, is_read_only, read_back) = (args.dial.clone(), args.read_only, args.read_back);
+    let orders = Some(Limits { dial, is_read_only, read_back });
     let offer = Offer {
         command: "serve",
         service,
@@ -69,6 +75,7 @@ pub(crate) fn files(args: &ServeArgs) -> Result<u8, CliError> {
         example,
         standing,
         introduction,
+        orders,
     };
     run(&args.listen, offer)
 }
@@ -85,6 +92,7 @@ fn introducer(args: &ServeArgs) -> Result<u8, CliError> {
         example: Example::Register,
         standing: keys::standing(&args.standing, None)?,
         introduction: Some(&args.introduction),
+        orders: None,
     };
     run(&args.listen, offer)
 }
@@ -104,6 +112,7 @@ pub(crate) fn perf(args: &ListenArgs) -> Result<u8, CliError> {
         example: Example::Measure,
         standing: None,
         introduction: None,
+        orders: None,
     };
     run(args, offer)
 }
@@ -120,6 +129,8 @@ struct Offer<'a> {
     example: Example,
     standing: Option<Standing>,
     introduction: Option<&'a IntroductionArgs>,
+    /// Copies to and from other servers.
+    orders: Option<Limits>,
 }
 
 /// Command of a client, printed for copying.
@@ -175,16 +186,14 @@ fn controllers(args: &AllowArgs) -> Result<Controllers, CliError> {
 
 /// Serves until an interrupt. Ports, files and the ticket are opened before the sandbox, which
 /// forbids these operations.
-fn run(args: &ListenArgs, offer: Offer<'_>) -> Result<u8, CliError> {
-    let Offer { command, service, files, controllers, what, example, standing, introduction } =
-        offer;
+fn run(args: &ListenArgs, mut offer: Offer<'_>) -> Result<u8, CliError> {
+    let limits = offer.orders.take();
+    let Offer {
+        command, service, files, controllers, what, example, standing, introduction, ..
+    } = offer;
     let (mut config, events) = prepare(args, controllers)?;
     if let Some(introduction) = introduction {
-        config.introducer =
-            introduction.introduce.then(|| IntroducerConfig::default().relay(introduction.relay));
-        let ticket = introduction.via_ticket.as_deref();
-        let via = introduction.via.as_ref().map(|host| keys::via(host, ticket));
-        config.via = via.transpose()?;
+        introduce(introduction, &mut config)?;
     }
     let via_ports: Vec<u16> = config.via.iter().flat_map(Via::ports).collect();
     let is_via = config.via.is_some();
@@ -192,12 +201,10 @@ fn run(args: &ListenArgs, offer: Offer<'_>) -> Result<u8, CliError> {
         .as_ref()
         .map(|standing| standing.access.clone().run_ticket(args.ticket_file.is_some()));
     let ceilings = (config.sending.ceiling.clone(), config.receiving.clone());
-    let address = args.listen;
-    let bound = Bound::new(config).map_err(|error| {
-        CliError::usage(format!(
-            "cannot listen at {address}: {error}; choose another address with --listen"
-        ))
-    })?;
+    let log = if args.json_lines { Log::Json(Box::default()) } else { Log::Text };
+    let dials = limits.as_ref().is_some_and(|limits| limits.dial.is_some());
+    let orders = limits.map(|limits| Arc::new(OrderDesk::new(&config, limits, log.clone())));
+    let bound = bind(config)?;
     let mut job = Job::new(command, &format!("{what}, at {}", bound.local_addr()));
     if let (Some(sent), Some(received)) = ceilings {
         job = job.serving(&sent, &received);
@@ -212,6 +219,7 @@ fn run(args: &ListenArgs, offer: Offer<'_>) -> Result<u8, CliError> {
     }
     let mut kept = standing.as_ref().map(Standing::kept).unwrap_or_default();
     kept.ports = via_ports;
+    kept.dials = dials;
     let sandbox = confine(args, files, &kept);
     block_on(async {
         let interrupt = Interrupt::listen_after(&early)?;
@@ -227,14 +235,32 @@ fn run(args: &ListenArgs, offer: Offer<'_>) -> Result<u8, CliError> {
         announce(args, &ticket, address, what, example, standing.is_some())?;
         let in_force = sandbox.as_ref().map(Sandbox::in_force).unwrap_or_default();
         output::note(sandbox.map_or_else(|| "sandbox: none".to_owned(), |it| it.to_string()));
-        let log = if args.json_lines { Log::Json(Box::default()) } else { Log::Text };
         log.json(|| ServeEvent::Started { address: address.to_string(), sandbox: in_force });
         let once = args.once;
-        let answering = Answering { service, interrupt, once, log: log.clone(), job };
+        let answering = Answering { service, orders, interrupt, once, log: log.clone(), job };
         let code = answering.all(&listener, std::future::pending()).await?;
         log.json(|| ServeEvent::Done { exit: code });
         events.map_or(Ok(()), |events| events.finish())?;
         Ok(code)
+    })
+}
+
+/// Sets the introducer that the server is, or at which it registers.
+fn introduce(args: &IntroductionArgs, config: &mut ListenerConfig) -> Result<(), CliError> {
+    let introducer = IntroducerConfig::default().relay(args.relay);
+    config.introducer = args.introduce.then_some(introducer);
+    let ticket = args.via_ticket.as_deref();
+    config.via = args.via.as_ref().map(|host| keys::via(host, ticket)).transpose()?;
+    Ok(())
+}
+
+/// Binds the ports.
+fn bind(config: ListenerConfig) -> Result<Bound, CliError> {
+    let address = config.address;
+    Bound::new(config).map_err(|error| {
+        CliError::usage(format!(
+            "cannot listen at {address}: {error}; choose another address with --listen"
+        ))
     })
 }
 
@@ -273,7 +299,8 @@ fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
         let service = service.read_only(args.read_only).measure(true);
         let service = service.signing(signing);
         let job = Job::new("serve", "a copy through ssh");
-        let answering = Answering { service, interrupt, once: false, log: Log::Silent, job };
+        let answering =
+            Answering { service, orders: None, interrupt, once: false, log: Log::Silent, job };
         let code = answering.all(&listener, ssh::serve_input(&listener)).await?;
         events.map_or(Ok(()), |events| events.finish())?;
         Ok(code)
@@ -314,6 +341,7 @@ fn prepare(
 #[derive(Clone, Debug)]
 struct Answering {
     service: Service,
+    orders: Option<Arc<OrderDesk>>,
     interrupt: Interrupt,
     /// Whether the server ends after one session.
     once: bool,
@@ -442,7 +470,8 @@ fn announce(
 
 /// Serves one session until its end or an interrupt. Returns the exit code of the session.
 async fn answer(session: Session, answering: Answering) -> u8 {
-    let Answering { service, interrupt, log, job, .. } = answering;
+    let Answering { service, orders, interrupt, log, job, .. } = answering;
+    let streams = orders.map(|desk| desk.of_session());
     let peer = served::canonical(session.peer_addr());
     let user = session.user().map(|user| format!("({}) ", user.name)).unwrap_or_default();
     job.session_begins();
@@ -460,7 +489,7 @@ async fn answer(session: Session, answering: Answering) -> u8 {
         log.json(|| ServeEvent::Transfer(ServedJson::of(&served, word)));
     };
     let result = tokio::select! {
-        result = session.serve_with_observer(&service, observe) => {
+        result = session.serve_with(&service, streams, observe) => {
             job.session_ends();
             result
         }

@@ -139,6 +139,11 @@ pub(crate) struct CopyArgs {
     pub(crate) copy_links: bool,
     #[command(flatten)]
     pub(crate) channel: ChannelArgs,
+    /// Ticket file of the destination, if the sources are on a server, too.
+    ///
+    /// --ticket is then the ticket file of the server of the sources. Without a ticket, your keys are used.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to_ticket: Option<PathBuf>,
     /// Limit the rate of the copy, in bit/s, such as 500M.
     ///
     /// Prefixes k, M, G and T are powers of 1000. With B/s the number counts bytes: 60MB/s.
@@ -241,7 +246,8 @@ sides keep the data for a week; --no-resume starts again. With --retry the comma
 reconnects and resumes.
 
 If all places are remote, the source machine runs the copy and dials the destination. If it cannot reach the \
-destination, the destination dials the source. Data goes between the two machines, never through this one.
+destination, the destination dials the source. Data goes between the two machines, never through this one. Between two \
+'sabul serve', one needs --dial.
 
 After local sources, several remote places are destinations: the data leaves this machine once, and each destination \
 passes complete files on to the next.

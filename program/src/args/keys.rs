@@ -129,7 +129,7 @@ pub(crate) struct GrantArgs {
     /// Directory below the root of the server, instead of the root itself.
     #[arg(long, value_name = "DIR")]
     root: Option<String>,
-    /// Operations: read, write, list, remove, measure, introduce [default: all].
+    /// Operations: read, write, list, remove, measure, introduce, dial [default: all].
     #[arg(long, value_name = "RIGHT,..")]
     rights: Option<String>,
     /// Limit of each transfer in bit/s, such as 500M.

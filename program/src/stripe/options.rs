@@ -68,6 +68,7 @@ const REFUSED: &[&str] = &[
     "growing",
     "relay",
     "ticket",
+    "to-ticket",
     "identity",
     "accept-new",
     "min-rate",

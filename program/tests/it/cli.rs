@@ -340,7 +340,7 @@ fn usage_errors_exit_with_2_and_advice() {
     let url = bench.url("");
     for (arguments, part) in [
         (&["a", "b"][..], "both sides are local"),
-        (&[&url, &url], "no ssh host runs the copy"),
+        (&[&url, &url], "give its ticket file with --to-ticket"),
         (&["--receipt", "r", "h:a", "i:"], "--receipt is not supported"),
         (&["--bag", "h:a", "i:"], "--bag is not supported"),
         (&["--report=x.html", "h:a", "i:"], "--report is not supported"),

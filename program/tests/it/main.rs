@@ -28,6 +28,7 @@ mod replicate;
 mod reproduce;
 mod router;
 mod serve;
+mod servers;
 mod several;
 mod sim;
 mod ssh;

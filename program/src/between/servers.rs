@@ -1,0 +1,413 @@
+//! Copies between two `sabul serve`: one of them dials the other, and this machine shows the progress.
+//!
+//! This machine has a session with both servers. It orders a ticket for exactly this copy from one server, and the copy
+//! from the other (`order.rs`). Both servers end the copy when their session with this machine ends.
+
+use sabul::internal::{Host, Server};
+use sabul::{ReceiveStream, Session, Ticket, TransferOptions};
+use sabul_content::Printable;
+use sabul_units::{count, show_bytes, show_rate};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+
+use super::{Events, INTERRUPTED_EARLY, LINE_MAX, UNREACHABLE, unsupported};
+use crate::args::{self, ChannelArgs, CopyArgs};
+use crate::cp::transfer_options;
+use crate::error::CliError;
+use crate::exit::{self, FAILED};
+use crate::interrupt::Interrupt;
+use crate::keys;
+use crate::order::{
+    ANSWER, Admitted, ChannelSettings, CopyOrder, FileSettings, ORDER, ORDER_MAX, Order,
+};
+use crate::output;
+
+/// Flags that hold between two servers; the others are refused.
+const SUPPORTED: &[&str] = &[
+    "recursive",
+    "preserve",
+    "archive",
+    "hard-links",
+    "again",
+    "bwlimit",
+    "policy",
+    "rate",
+    "no-sync",
+    "read-back",
+    "exclude",
+    "include",
+    "no-resume",
+    "json",
+    "json-lines",
+    "growing",
+    "quiet",
+    "verbose",
+    "progress",
+    "times",
+    "acls",
+    "xattrs",
+    "ticket",
+    "to-ticket",
+    "identity",
+    "accept-new",
+    "cc",
+    "cc-param",
+    "carrier",
+    "tcp",
+    "channels",
+    "memory",
+    "timeout",
+    "mtu",
+    "bind",
+    "fresh",
+];
+
+/// Ours: most errors of single files that are printed.
+const ERRORS_SHOWN: usize = 20;
+
+/// Ours: longest message of a server that is printed, in characters.
+const MESSAGE_MAX: usize = 1000;
+
+/// The server that dials the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// The server of the sources sends.
+    Send,
+    /// The server of the destination fetches.
+    Fetch,
+}
+
+/// Places of a copy between two servers.
+#[derive(Debug)]
+pub(super) struct Places<'a> {
+    pub(super) source: &'a Server,
+    /// Paths at the server of the sources.
+    pub(super) sources: Vec<String>,
+    pub(super) server: &'a Server,
+    /// Path at the server of the destination.
+    pub(super) destination: String,
+}
+
+/// A copy that has ended.
+struct Ended {
+    code: u8,
+    /// The event of the end.
+    done: Value,
+    /// The server that dials has reached the other one.
+    has_started: bool,
+}
+
+/// A server with a session.
+struct Dialled {
+    /// The server, for messages.
+    name: String,
+    session: Session,
+}
+
+/// Runs the copy, and returns the exit code. `last` gets the event of the end.
+pub(super) async fn run(
+    name: &str,
+    args: &CopyArgs,
+    places: &Places<'_>,
+    interrupt: &Interrupt,
+    last: &mut Option<Value>,
+) -> Result<u8, CliError> {
+    if name != "cp" {
+        return Err(CliError::usage(format!(
+            "'sabul {name}' between two servers is not supported; use 'sabul cp', or write one side as [USER@]HOST:PATH"
+        )));
+    }
+    if let Some(flag) = args::given(name, SUPPORTED).first() {
+        return Err(unsupported(&flag.display().to_string()));
+    }
+    let options = transfer_options(args)?;
+    let channel = ChannelSettings::of(&options).ok_or_else(|| unsupported("--carrier ssh"))?;
+    let order = CopyOrder {
+        ticket: String::new(),
+        sources: places.sources.clone(),
+        recursive: args.recursive || args.archive,
+        destination: places.destination.clone(),
+        files: FileSettings::of(&options),
+        channel,
+    };
+    let source = dial(&args.channel, "--ticket", places.source, interrupt).await?;
+    let mut to = args.channel.clone();
+    to.ticket.clone_from(&args.to_ticket);
+    let destination = dial(&to, "--to-ticket", places.server, interrupt).await;
+    let destination = match destination {
+        Ok(destination) => destination,
+        Err(error) => {
+            source.session.close().await;
+            return Err(error);
+        }
+    };
+    let copy = Copy { args, options, order, source, destination };
+    let result = tokio::select! {
+        result = copy.turns() => result,
+        () = interrupt.wait() => {
+            Err(CliError::interrupted("interrupted: run the same command again to resume"))
+        }
+    };
+    // The end of the sessions ends the copy at both servers.
+    tokio::join!(copy.source.session.close(), copy.destination.session.close());
+    let Ended { code, done, .. } = result?;
+    conclude(args, &done);
+    *last = Some(done);
+    Ok(code)
+}
+
+/// Connects to a server, by the ticket or a key.
+async fn dial(
+    channel: &ChannelArgs,
+    flag: &str,
+    server: &Server,
+    interrupt: &Interrupt,
+) -> Result<Dialled, CliError> {
+    let host = match server {
+        Server::Listener(host) => Some(host),
+        _ => None,
+    };
+    let name = host.map_or_else(|| "the server of the ticket".to_owned(), Host::standing);
+    if !channel.has_ticket() {
+        let is_known = match host {
+            Some(host) => keys::has_key(channel, &host.standing())?,
+            None => false,
+        };
+        if !is_known {
+            return Err(CliError::usage(format!(
+                "no ticket or key for {name}: give its ticket file with {flag}, or trust a standing server with 'sabul \
+                 key trust'"
+            )));
+        }
+    }
+    let session = channel.connect(host, interrupt, None).await.map_err(|error| {
+        if interrupt.is_seen() { CliError::interrupted(INTERRUPTED_EARLY) } else { error }
+    })?;
+    Ok(Dialled { name, session })
+}
+
+struct Copy<'a> {
+    args: &'a CopyArgs,
+    options: TransferOptions,
+    /// The order, without a ticket.
+    order: CopyOrder,
+    source: Dialled,
+    destination: Dialled,
+}
+
+impl Copy<'_> {
+    /// Lets the server of the sources dial, and the other one if the first does not dial or reaches nobody.
+    async fn turns(&self) -> Result<Ended, CliError> {
+        let first = self.attempt(Turn::Send).await;
+        let why = match &first {
+            Ok(Ended { code: UNREACHABLE, done, has_started: false }) => {
+                messages(done).next().unwrap_or_default()
+            }
+            Err(error) if error.is_refusal() => error.to_string(),
+            _ => return first,
+        };
+        match self.attempt(Turn::Fetch).await {
+            Err(error) if error.is_refusal() => {
+                match first {
+                    Ok(_) => {
+                        output::note(error);
+                        first
+                    }
+                    Err(first) => Err(first
+                        .in_words(format!("neither server may dial the other\n{why}\n{error}"))),
+                }
+            }
+            second => {
+                if self.args.verbose > 0 {
+                    output::note(format_args!("{why}; the destination dialled the source"));
+                }
+                second
+            }
+        }
+    }
+
+    /// Runs the copy at one server.
+    async fn attempt(&self, turn: Turn) -> Result<Ended, CliError> {
+        let (driver, other, admit) = match turn {
+            Turn::Send => {
+                let admit = Order::AdmitPut(self.order.destination.clone());
+                (&self.source, &self.destination, admit)
+            }
+            Turn::Fetch => {
+                let admit = Order::AdmitGet(self.order.sources.clone());
+                (&self.destination, &self.source, admit)
+            }
+        };
+        let ticket = self.admitted(other, &admit).await.map_err(|error| of(other, error))?;
+        let order = Box::new(CopyOrder { ticket: ticket.to_string(), ..self.order.clone() });
+        let order = match turn {
+            Turn::Send => Order::Send(order),
+            Turn::Fetch => Order::Fetch(order),
+        };
+        self.ordered(driver, &order).await.map_err(|error| of(driver, error))
+    }
+
+    /// Orders a ticket for this copy.
+    async fn admitted(&self, server: &Dialled, order: &Order) -> Result<Ticket, CliError> {
+        let mut answer = self.send(server, order).await?;
+        let mut text = Vec::new();
+        (&mut answer).take(ORDER_MAX).read_to_end(&mut text).await.map_err(of_stream)?;
+        answer.finish().await?;
+        let ticket = serde_json::from_slice::<Admitted>(&text).ok();
+        let ticket = ticket.and_then(|admitted| admitted.ticket.parse::<Ticket>().ok());
+        let ticket = ticket.ok_or_else(|| CliError::failed("its answer has no ticket"))?;
+        Ok(reachable(ticket, &server.session).await)
+    }
+
+    /// Orders the copy, and shows its progress until the end.
+    async fn ordered(&self, server: &Dialled, order: &Order) -> Result<Ended, CliError> {
+        let mut answer = BufReader::new(self.send(server, order).await?);
+        let mut events = Events::new(self.args);
+        let mut line = Vec::new();
+        let ended = loop {
+            match (&mut answer).take(LINE_MAX).read_until(b'\n', &mut line).await {
+                Ok(1..) => events.take(&line)?,
+                Ok(0) => break CliError::lost("it ended before the copy"),
+                Err(error) => break of_stream(error),
+            }
+            line.clear();
+        };
+        let has_started = events.has_started;
+        match events.end() {
+            Some(done) => Ok(Ended { code: exit_of(&done), done, has_started }),
+            None if ended.is_lost() => {
+                let text = format!("{ended}; run the same command again to resume");
+                Err(ended.in_words(text))
+            }
+            None => Err(ended),
+        }
+    }
+
+    /// Sends an order, and requests its answer.
+    async fn send(&self, server: &Dialled, order: &Order) -> Result<ReceiveStream, CliError> {
+        let text =
+            serde_json::to_vec(order).map_err(|error| CliError::failed(error.to_string()))?;
+        if text.len() as u64 > ORDER_MAX {
+            let text =
+                "the names of the sources are too long in all; use fewer commands or a pattern";
+            return Err(CliError::usage(text));
+        }
+        let options = TransferOptions::default()
+            .controller(self.options.controller.clone())
+            .controller_params(self.options.controller_params.clone())
+            .carrier(self.options.carrier);
+        let mut stream = server.session.send_stream(ORDER, &options).await?;
+        // The error of the stream as a whole is more precise.
+        let _ = stream.write_all(&text).await;
+        stream.finish().await?;
+        Ok(server.session.receive_stream(ANSWER, &options).await?)
+    }
+}
+
+/// Returns the error of the session in an error of a stream.
+fn of_stream(error: std::io::Error) -> CliError {
+    let text = error.to_string();
+    let inner = error.into_inner().and_then(|inner| inner.downcast::<sabul::Error>().ok());
+    inner.map_or_else(|| CliError::lost(text), |inner| CliError::from(*inner))
+}
+
+/// Puts the name of the server in front of a message.
+fn of(server: &Dialled, error: CliError) -> CliError {
+    let text = format!("{}: {error}", server.name);
+    error.in_words(text)
+}
+
+/// Returns the ticket with numeric addresses: first the one that this machine reached, then those of the server. A
+/// server resolves no names for others.
+async fn reachable(ticket: Ticket, session: &Session) -> Ticket {
+    let peer = session.peer_addr();
+    let mut addresses = vec![std::net::SocketAddr::new(peer.ip().to_canonical(), peer.port())];
+    for address in ticket.addresses() {
+        if let Ok(found) = tokio::net::lookup_host(address).await {
+            addresses.extend(found);
+        }
+    }
+    let mut texts: Vec<String> = Vec::new();
+    for text in addresses.iter().map(ToString::to_string) {
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    ticket.with_addresses(texts)
+}
+
+/// Returns the exit code in the event of the end.
+fn exit_of(done: &Value) -> u8 {
+    done["exit"].as_u64().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED)
+}
+
+/// Returns the messages of failures in the event of the end. The servers are not trusted with this terminal.
+fn messages(done: &Value) -> impl Iterator<Item = String> {
+    let errors = done["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
+    errors.iter().map(|error| {
+        let part = |name: &str| -> String {
+            error[name].as_str().unwrap_or_default().chars().take(MESSAGE_MAX).collect()
+        };
+        let (path, message) = (part("path"), part("message"));
+        let text = match path.is_empty() || message.contains(&path) {
+            true => message,
+            false => format!("{path}: {message}"),
+        };
+        Printable(text.as_bytes()).to_string()
+    })
+}
+
+/// Prints failures and the summary.
+fn conclude(args: &CopyArgs, done: &Value) {
+    for message in messages(done).take(ERRORS_SHOWN) {
+        output::error(message);
+    }
+    let failed = done["failed"].as_u64().unwrap_or_default();
+    if failed > ERRORS_SHOWN as u64 {
+        output::error(format_args!("{failed} entries failed in all"));
+    }
+    let files = done["files"].as_u64().unwrap_or_default();
+    if args.quiet || (files == 0 && exit_of(done) != exit::DONE) {
+        return;
+    }
+    let number = |name: &str| done[name].as_f64().unwrap_or_default();
+    let bytes = done["bytes"].as_u64().unwrap_or_default();
+    let mut line = format!("{} in {}", show_bytes(bytes), count(files, "file"));
+    let resumed = done["resumed_bytes"].as_u64().unwrap_or_default();
+    if resumed > 0 {
+        line += &format!(" ({} resumed)", show_bytes(resumed));
+    }
+    for word in ["verified", "durable"] {
+        if done[word] == true {
+            line += &format!(", {word}");
+        }
+    }
+    line += &format!(", {:.2} s, {}", number("seconds"), show_rate(number("goodput_bps")));
+    output::note(line);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_servers_do_not_steer_the_terminal() {
+        let done = serde_json::json!({"errors": [
+            {"code": "failed", "path": "a\u{1b}[2J", "message": "x"},
+            {"code": "failed", "message": "b".repeat(5000)},
+        ]});
+        let shown: Vec<_> = messages(&done).collect();
+        assert!(!shown[0].contains('\u{1b}') && shown[0].ends_with(": x"), "{shown:?}");
+        assert_eq!(shown[1].len(), MESSAGE_MAX);
+        assert_eq!(messages(&Value::Null).count(), 0);
+    }
+
+    #[test]
+    fn an_invalid_exit_code_of_a_server_is_a_failure() {
+        for (text, code) in [("0", 0), ("6", 6), ("256", FAILED), ("-1", FAILED), ("null", FAILED)]
+        {
+            let done: Value = serde_json::from_str(&format!("{{\"exit\":{text}}}")).unwrap();
+            assert_eq!(exit_of(&done), code, "{text}");
+        }
+    }
+}

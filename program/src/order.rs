@@ -1,0 +1,199 @@
+//! Orders for a copy between two servers, as a client sends them to each server.
+//!
+//! An order is one JSON document in the stream [`ORDER`] to the server. The answer is the stream [`ANSWER`] from the
+//! server: lines of JSON. The client first orders a ticket for one copy from one server, and then the copy from the other.
+
+use sabul::files::Rule;
+use sabul::settings::Carrier;
+use sabul::{Policy, TransferOptions};
+use sabul_units::{Bytes, Rate};
+use serde::{Deserialize, Serialize};
+
+/// Name of the stream with an order; the number is the version of the documents.
+pub(crate) const ORDER: &str = "sabul.order.1";
+/// Name of the stream with the answer.
+pub(crate) const ANSWER: &str = "sabul.answer.1";
+/// Ours: longest order in bytes.
+pub(crate) const ORDER_MAX: u64 = 256 << 10;
+/// Ours: most rules of an order; the server compiles them.
+const RULES_MAX: usize = 1000;
+
+/// An order. It has no `Debug`, because the ticket is a secret.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Order {
+    /// Make a ticket with which the other server may write at this destination.
+    AdmitPut(String),
+    /// Make a ticket with which the other server may read these sources.
+    AdmitGet(Vec<String>),
+    /// Send files to the server of the ticket.
+    Send(Box<CopyOrder>),
+    /// Receive files from the server of the ticket.
+    Fetch(Box<CopyOrder>),
+}
+
+/// Answer to the order of a ticket.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Admitted {
+    /// The ticket.
+    pub(crate) ticket: String,
+}
+
+/// A copy between the server of the order and the server of the ticket.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CopyOrder {
+    /// Addresses, fingerprint and secret of the other server.
+    pub(crate) ticket: String,
+    pub(crate) sources: Vec<String>,
+    pub(crate) recursive: bool,
+    pub(crate) destination: String,
+    pub(crate) files: FileSettings,
+    pub(crate) channel: ChannelSettings,
+}
+
+/// Settings about files.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FileSettings {
+    preserve: bool,
+    archive: bool,
+    hard_links: bool,
+    sync: bool,
+    resume: bool,
+    read_back: bool,
+    growing: bool,
+    rules: Vec<Rule>,
+}
+
+/// Settings of the channel.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChannelSettings {
+    cc: String,
+    cc_params: Vec<(String, String)>,
+    policy: String,
+    rate_bps: Option<u64>,
+    carrier: String,
+    tcp: u8,
+    channels: Option<u8>,
+    mtu_max: Option<u64>,
+}
+
+/// Names of the carriers in orders.
+const CARRIERS: [(&str, Carrier); 3] =
+    [("auto", Carrier::Auto), ("udp", Carrier::Udp), ("tcp", Carrier::Tcp)];
+
+impl FileSettings {
+    /// Returns the settings of these options.
+    pub(crate) fn of(options: &TransferOptions) -> Self {
+        Self {
+            preserve: options.preserve,
+            archive: options.archive_mode,
+            hard_links: options.hard_links,
+            sync: options.sync,
+            resume: options.resume,
+            read_back: options.read_back,
+            growing: options.growing,
+            rules: options.rules.clone(),
+        }
+    }
+}
+
+impl ChannelSettings {
+    /// Returns the settings of these options; `None` for a carrier that no server has.
+    pub(crate) fn of(options: &TransferOptions) -> Option<Self> {
+        let (carrier, _) = CARRIERS.iter().find(|(_, carrier)| *carrier == options.carrier)?;
+        Some(Self {
+            cc: options.controller.clone(),
+            cc_params: options.controller_params.clone(),
+            policy: options.policy.name().to_owned(),
+            rate_bps: options.rate_limit.map(|rate| rate.0),
+            carrier: (*carrier).to_owned(),
+            tcp: options.tcp_connections,
+            channels: options.channels,
+            mtu_max: options.mtu_max.map(|bytes| bytes.0),
+        })
+    }
+}
+
+impl CopyOrder {
+    /// Returns the transfer options. The library checks their values when the transfer starts.
+    ///
+    /// # Errors
+    /// If a name is unknown, or there are too many rules.
+    pub(crate) fn options(&self) -> Result<TransferOptions, String> {
+        let Self { files, channel, .. } = self;
+        let policy = Policy::named(&channel.policy)
+            .ok_or_else(|| format!("the order has the unknown policy {:?}", channel.policy))?;
+        let (_, carrier) = CARRIERS
+            .iter()
+            .find(|(name, _)| *name == channel.carrier)
+            .ok_or_else(|| format!("the order has the unknown carrier {:?}", channel.carrier))?;
+        if files.rules.len() > RULES_MAX {
+            return Err(format!(
+                "the order has {} rules for names: give at most {RULES_MAX}",
+                files.rules.len()
+            ));
+        }
+        Ok(TransferOptions::default()
+            .controller(channel.cc.clone())
+            .controller_params(channel.cc_params.clone())
+            .policy(policy)
+            .rate_limit(channel.rate_bps.map(Rate))
+            .carrier(*carrier)
+            .tcp_connections(channel.tcp)
+            .channels(channel.channels)
+            .mtu_max(channel.mtu_max.map(Bytes))
+            .preserve(files.preserve)
+            .archive_mode(files.archive)
+            .hard_links(files.hard_links)
+            .sync(files.sync)
+            .resume(files.resume)
+            .read_back(files.read_back)
+            .growing(files.growing)
+            .rules(files.rules.clone()))
+    }
+
+    /// Whether the destination is written as a directory.
+    pub(crate) fn is_into_directory(&self) -> bool {
+        self.sources.len() > 1
+            || self.sources.iter().any(|source| source.ends_with('/'))
+            || self.destination.is_empty()
+            || self.destination.ends_with('/')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_is_read_as_it_was_written() {
+        let options = TransferOptions::default()
+            .controller("cubic")
+            .rate_limit(Rate(7))
+            .carrier(Carrier::Tcp)
+            .preserve(true)
+            .sync(false);
+        let order = Order::Send(Box::new(CopyOrder {
+            ticket: "secret".to_owned(),
+            sources: vec!["a".to_owned()],
+            recursive: true,
+            destination: "in/".to_owned(),
+            files: FileSettings::of(&options),
+            channel: ChannelSettings::of(&options).unwrap(),
+        }));
+        let text = serde_json::to_string(&order).unwrap();
+        let Order::Send(copy) = serde_json::from_str(&text).unwrap() else { panic!("{text}") };
+        assert_eq!(copy.options().unwrap(), options);
+        assert!(copy.is_into_directory());
+        for (from, to) in [("\"fair\"", "\"rude\""), (":\"tcp\"", ":\"ssh\"")] {
+            let other: Order = serde_json::from_str(&text.replace(from, to)).unwrap();
+            let Order::Send(copy) = other else { panic!("{from}") };
+            assert!(copy.options().unwrap_err().contains(to.trim_matches([':', '"'])), "{from}");
+        }
+        let unknown = text.replace("\"recursive\"", "\"unknown\":1,\"recursive\"");
+        assert!(serde_json::from_str::<Order>(&unknown).is_err());
+    }
+}

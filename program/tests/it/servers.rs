@@ -1,0 +1,240 @@
+//! Copies between two servers, of which one dials the other.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::common::{
+    Bench, Running, content, expect_code, files_below, json, run, stderr, wait_for_part,
+};
+
+const SERVE: [&str; 4] = ["serve", "--root", "root", "--json-lines"];
+const DIAL: [&str; 2] = ["--dial", "127.0.0.1"];
+
+/// Two servers, and a client with the tickets of both.
+struct Pair {
+    from: Bench,
+    to: Bench,
+}
+
+impl Pair {
+    /// Starts the servers with these flags.
+    fn new(from: &[&str], to: &[&str]) -> Self {
+        let serve = |flags: &[&str]| Bench::with(&[&SERVE[..], flags].concat());
+        Self { from: serve(from), to: serve(to) }
+    }
+
+    /// The usual pair: the first server may dial.
+    fn usual() -> Self {
+        Self::new(&DIAL, &[])
+    }
+
+    fn to_ticket(&self) -> PathBuf {
+        self.to.path("ticket")
+    }
+
+    /// Returns `sabul cp` of these sources to this destination.
+    fn cp(&self, flags: &[&str], source: &str, destination: &str) -> Command {
+        let mut command = self.from.cp(flags);
+        command.arg("--to-ticket").arg(self.to_ticket());
+        command.arg(self.from.url(source)).arg(self.to.url(destination));
+        command
+    }
+
+    /// Ends both servers; returns their exit codes and events.
+    fn end(&mut self) -> [(Option<i32>, Vec<Value>); 2] {
+        [&mut self.from, &mut self.to].map(|bench| {
+            let server = bench.server.take().unwrap();
+            server.signal(Signal::TERM);
+            let output = server.finish();
+            let lines = output.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+            let events = lines.map(|line| serde_json::from_slice(line).unwrap()).collect();
+            (output.status.code(), events)
+        })
+    }
+}
+
+fn expect_words(output: &Output, code: i32, words: &[&str]) {
+    expect_code(output, code);
+    let text = stderr(output);
+    for word in words {
+        assert!(text.contains(word), "'{word}' is missing: {text}");
+    }
+}
+
+/// Bytes of the sessions of a server, in ascending order.
+fn bytes_of_sessions(events: &[Value]) -> Vec<u64> {
+    let sessions = events.iter().filter(|event| event["event"] == "session");
+    let mut bytes: Vec<_> = sessions.map(|event| event["bytes"].as_u64().unwrap()).collect();
+    bytes.sort_unstable();
+    bytes
+}
+
+#[test]
+fn files_and_directories_go_from_server_to_server() {
+    let mut pair = Pair::usual();
+    let (big, small) = (content(1, 3 << 20), content(2, 1000));
+    fs::create_dir_all(pair.from.root("run/deep")).unwrap();
+    fs::write(pair.from.root("big"), &big).unwrap();
+    fs::write(pair.from.root("run/deep/small"), &small).unwrap();
+    let output = run(&mut pair.cp(&[], "big", "named"));
+    expect_words(&output, 0, &["3.0 MiB in 1 file", "verified, durable"]);
+    assert_eq!(fs::read(pair.to.root("named")).unwrap(), big);
+    let output = run(&mut pair.cp(&["-r", "--json"], "run", "in/"));
+    expect_code(&output, 0);
+    let document = json(&output);
+    assert_eq!((&document["bytes"], &document["files"]), (&1000.into(), &1.into()), "{document}");
+    assert_eq!((&document["exit"], &document["verified"]), (&0.into(), &true.into()), "{document}");
+    assert!(document.get("event").is_none(), "{document}");
+    assert_eq!(fs::read(pair.to.root("in/run/deep/small")).unwrap(), small);
+    let output = run(&mut pair.cp(&["--json-lines", "--carrier", "tcp"], "big", ""));
+    expect_code(&output, 0);
+    let last = String::from_utf8(output.stdout).unwrap();
+    let last: Value = serde_json::from_str(last.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["event"], &last["carrier"]), (&"done".into(), &"tcp".into()), "{last}");
+    // The client's own sessions with the destination carry no content of files.
+    let [_, (_, events)] = pair.end();
+    assert_eq!(bytes_of_sessions(&events), [0, 0, 0, 1000, 3 << 20, 3 << 20]);
+}
+
+#[test]
+fn the_destination_dials_if_the_source_may_not() {
+    let pair = Pair::new(&[], &DIAL);
+    fs::create_dir(pair.from.root("run")).unwrap();
+    fs::write(pair.from.root("run/x"), content(3, 1 << 20)).unwrap();
+    let output = run(&mut pair.cp(&["-rv"], "run", ""));
+    expect_words(&output, 0, &["the destination dialled the source", "1.0 MiB in 1 file"]);
+    assert_eq!(fs::read(pair.to.root("run/x")).unwrap(), content(3, 1 << 20));
+}
+
+#[test]
+fn a_server_dials_only_with_permission_and_only_permitted_addresses() {
+    for (flags, part) in [
+        (&[][..], "this server dials no other server"),
+        (&["--dial", "192.0.2.0/24,127.0.0.2"], "its --dial permits other addresses"),
+        (&["--dial", "127.0.0.0/8,!127.0.0.1"], "its --dial permits other addresses"),
+    ] {
+        let pair = Pair::new(flags, &[]);
+        fs::write(pair.from.root("x"), "x").unwrap();
+        let output = run(&mut pair.cp(&[], "x", ""));
+        expect_words(&output, 1, &["neither server may dial the other", part]);
+        assert!(files_below(&pair.to.root("")).is_empty());
+    }
+}
+
+#[test]
+fn a_user_needs_the_right_to_have_a_server_dial() {
+    let state = ["--state", "state"];
+    let pair = Pair::new(&[&DIAL[..], &state].concat(), &[]);
+    fs::write(pair.from.root("x"), "x").unwrap();
+    for (name, rights, code) in [("reader", "read", 1), ("dialler", "read,dial", 0)] {
+        let mut create = pair.from.sabul();
+        create.args(["ticket", "create", name, "--rights", rights, "-o", name]).args(state);
+        expect_code(&run(&mut create), 0);
+        let output = run(&mut pair.cp(&["--ticket", name], "x", ""));
+        let words: &[&str] =
+            if code == 0 { &["1 file"] } else { &["the rights 'read' and not 'dial'"] };
+        expect_words(&output, code, words);
+        assert_eq!(pair.to.root("x").exists(), code == 0);
+    }
+}
+
+#[test]
+fn a_destination_outside_the_root_is_refused() {
+    let pair = Pair::usual();
+    fs::write(pair.from.root("x"), "x").unwrap();
+    fs::write(pair.from.path("private"), "x").unwrap();
+    for (source, destination) in [("x", "../escaped"), ("../private", "escaped")] {
+        let output = run(&mut pair.cp(&[], source, destination));
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert!(!pair.to.path("escaped").exists() && !pair.to.root("escaped").exists());
+    }
+}
+
+#[test]
+fn a_wrong_ticket_and_a_missing_server_have_their_exit_codes() {
+    let mut pair = Pair::usual();
+    fs::write(pair.from.root("x"), "x").unwrap();
+    let wrong = |pair: &Pair, address: &str| {
+        let mut command = pair.from.cp(["--to-ticket", "ticket"]);
+        command.arg(pair.from.url("x")).arg(address);
+        command
+    };
+    // The ticket of the source has another fingerprint than the destination.
+    let output = run(&mut wrong(&pair, &pair.to.url("")));
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    let server = pair.to.server.take().unwrap();
+    server.signal(Signal::TERM);
+    server.finish();
+    expect_words(&run(&mut pair.cp(&[], "x", "")), 3, &["cannot reach"]);
+    let mut without = pair.from.cp([pair.from.url("x"), pair.to.url("")]);
+    let nothing = run(without.env_remove("SABUL_TICKET_FILE"));
+    assert_eq!(nothing.status.code(), Some(2), "{}", stderr(&nothing));
+}
+
+#[test]
+fn a_destination_that_dies_ends_the_copy() {
+    let mut pair = Pair::usual();
+    fs::write(pair.from.root("x"), content(4, 24 << 20)).unwrap();
+    let copying = Running::start(&mut pair.cp(&["--bwlimit", "16M", "--timeout", "5"], "x", ""));
+    wait_for_part(&pair.to.root(""));
+    let server = pair.to.server.take().unwrap();
+    server.signal(Signal::KILL);
+    server.finish();
+    let output = copying.finish();
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("dial"), "no second attempt: {}", stderr(&output));
+}
+
+/// The server that dials ends the copy when the client has gone, and so does the other server.
+#[test]
+fn a_client_that_dies_ends_the_copy_at_both_servers() {
+    let mut pair = Pair::usual();
+    fs::write(pair.from.root("x"), content(5, 24 << 20)).unwrap();
+    let copying = Running::start(&mut pair.cp(&["--bwlimit", "16M"], "x", ""));
+    wait_for_part(&pair.to.root(""));
+    copying.signal(Signal::KILL);
+    copying.finish();
+    std::thread::sleep(Duration::from_secs(3));
+    // A server that is ended during a session has exit code 130.
+    for (code, events) in pair.end() {
+        assert_eq!(code, Some(0), "{events:?}");
+    }
+    assert!(!pair.to.root("x").exists());
+}
+
+#[test]
+fn an_interrupt_ends_the_copy_and_the_same_command_resumes() {
+    let pair = Pair::usual();
+    fs::write(pair.from.root("x"), content(6, 24 << 20)).unwrap();
+    let copying = Running::start(&mut pair.cp(&["--bwlimit", "32M"], "x", ""));
+    wait_for_part(&pair.to.root(""));
+    std::thread::sleep(Duration::from_secs(3));
+    copying.signal(Signal::INT);
+    expect_words(&copying.finish(), 130, &["run the same command again to resume"]);
+    let output = run(&mut pair.cp(&["--json"], "x", ""));
+    expect_code(&output, 0);
+    let document = json(&output);
+    assert!(document["resumed_bytes"].as_u64().unwrap() > 0, "{document}");
+    assert_eq!(fs::read(pair.to.root("x")).unwrap(), content(6, 24 << 20));
+}
+
+#[test]
+fn flags_that_do_not_hold_between_servers_are_refused() {
+    let pair = Pair::usual();
+    for flag in ["--retry=1m", "--receipt=r", "-n", "--checksum", "--relay", "--min-rate=1M"] {
+        expect_words(&run(&mut pair.cp(&[flag], "x", "")), 2, &["is not supported"]);
+    }
+    let mut sync = pair.from.sabul();
+    sync.args(["sync", "--to-ticket"]).arg(pair.to_ticket());
+    sync.arg(pair.from.url("x")).arg(pair.to.url(""));
+    expect_words(&run(&mut sync), 2, &["'sabul sync' between two servers is not supported"]);
+    let mut single = pair.from.cp(["--to-ticket", "ticket", "."]);
+    expect_words(&run(single.arg(pair.to.url(""))), 2, &["--ticket"]);
+}
