@@ -238,7 +238,11 @@ impl Copy<'_> {
                 (&self.destination, &self.source, admit)
             }
         };
-        let ticket = self.admitted(other, &admit).await.map_err(|error| of(other, error))?;
+        let ticket = self.admitted(other, &admit).await.map_err(|error| match turn {
+            // A destination that may not be written fetches nothing either.
+            Turn::Send if error.is_refusal() => CliError::failed(of(other, error).to_string()),
+            _ => of(other, error),
+        })?;
         let order = Box::new(CopyOrder { ticket: ticket.to_string(), ..self.order.clone() });
         let order = match turn {
             Turn::Send => Order::Send(order),

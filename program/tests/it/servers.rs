@@ -129,6 +129,15 @@ fn a_server_dials_only_with_permission_and_only_permitted_addresses() {
 }
 
 #[test]
+fn a_destination_that_only_lets_files_be_read_says_so() {
+    let pair = Pair::new(&DIAL, &[&DIAL[..], &["--read-only"]].concat());
+    fs::write(pair.from.root("x"), "x").unwrap();
+    let output = run(&mut pair.cp(&[], "x", ""));
+    expect_words(&output, 1, &["only lets files be read"]);
+    assert!(!stderr(&output).contains("neither"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_user_needs_the_right_to_have_a_server_dial() {
     let state = ["--state", "state"];
     let pair = Pair::new(&[&DIAL[..], &state].concat(), &[]);
