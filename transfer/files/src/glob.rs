@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use globset::{Glob, GlobBuilder, GlobMatcher};
+use globset::{Glob, GlobBuilder, GlobSet};
 use sabul_content::Printable;
 use sabul_wire::control::{Failure, FailureCode, MAX_PATTERN};
 
@@ -55,7 +55,7 @@ pub(super) enum Matches {
 /// Pattern for a single path component.
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    matcher: GlobMatcher,
+    matcher: GlobSet,
     /// Also matches names with a leading dot.
     has_hidden: bool,
 }
@@ -73,16 +73,21 @@ impl Pattern {
     }
 }
 
-fn compile(pattern: &[u8]) -> Result<GlobMatcher, Failure> {
-    glob(pattern).map(|glob| glob.compile_matcher())
+/// Compiles a pattern. A set of one pattern returns an error where `Glob::compile_matcher` panics: braces may be nested
+/// more deeply than the compiler permits.
+fn compile(pattern: &[u8]) -> Result<GlobSet, Failure> {
+    let glob = glob(pattern)?;
+    GlobSet::new([glob]).map_err(|error| refused(pattern, &error.kind().to_string()))
+}
+
+fn refused(pattern: &[u8], why: &str) -> Failure {
+    let text = format!("'{}' is no pattern: {why}", Printable(pattern));
+    Failure::new(FailureCode::BadSetting, text)
 }
 
 /// Parses a pattern of paths. `*` and `?` do not match slashes; `**` does.
 pub(super) fn glob(pattern: &[u8]) -> Result<Glob, Failure> {
-    let refuse = |why: &str| {
-        let text = format!("'{}' is no pattern: {why}", Printable(pattern));
-        Failure::new(FailureCode::BadSetting, text)
-    };
+    let refuse = |why: &str| refused(pattern, why);
     if pattern.len() > MAX_PATTERN {
         return Err(refuse(&format!(
             "it has {} bytes, and {MAX_PATTERN} are possible",
@@ -96,7 +101,7 @@ pub(super) fn glob(pattern: &[u8]) -> Result<Glob, Failure> {
     glob.map_err(|error| refuse(&error.kind().to_string()))
 }
 
-fn is_match(matcher: &GlobMatcher, path: &[u8]) -> bool {
+fn is_match(matcher: &GlobSet, path: &[u8]) -> bool {
     matcher.is_match(Path::new(OsStr::from_bytes(path)))
 }
 
@@ -300,7 +305,8 @@ mod tests {
 
     #[test]
     fn an_invalid_pattern_is_refused_with_a_reason() {
-        for bad in [&b"[a"[..], b"{a", b"a\\", b"\xFF*", &[b'*'; MAX_PATTERN + 1]] {
+        let nested = [b"{".repeat(300), b"a".to_vec(), b"}".repeat(300)].concat();
+        for bad in [&b"[a"[..], b"{a", b"a\\", b"\xFF*", &[b'*'; MAX_PATTERN + 1], &nested] {
             let failure = Pattern::new(bad).unwrap_err();
             assert_eq!(failure.code, FailureCode::BadSetting, "{failure}");
         }
