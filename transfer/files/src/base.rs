@@ -1,12 +1,14 @@
 //! Old file from which a part takes the ranges that are not sent.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabul_content::kept_ranges;
 use sabul_wire::control::{Entry, Failure, FailureCode, Moved};
 
 use super::delta::hash_of_ranges;
-use super::entry_error::EntryError;
+use super::entry_error::{EntryError, cancelled};
 use crate::disk::{Disk, DiskFile};
 use crate::root::RootPath;
 
@@ -25,6 +27,8 @@ pub(super) struct Base {
     hasher: blake3::Hasher,
     /// Hash of all kept bytes at the sender.
     hash: [u8; 32],
+    /// Cancel flag.
+    stop: Arc<AtomicBool>,
 }
 
 impl Base {
@@ -41,7 +45,12 @@ impl Base {
             EntryError::from(Failure::new(FailureCode::Internal, "invalid kept ranges"))
         })?;
         let (file, hasher) = (disk.open_read(target)?, blake3::Hasher::new());
-        Ok(Some(Self { file, ranges, copied: 0, hasher, hash: kept.hash }))
+        Ok(Some(Self { file, ranges, copied: 0, hasher, hash: kept.hash, stop: Arc::default() }))
+    }
+
+    /// Sets the cancel flag. An entry of some bytes can keep terabytes, because ranges of the old file may repeat.
+    pub(super) fn set_cancel_flag(&mut self, stop: &Arc<AtomicBool>) {
+        self.stop = Arc::clone(stop);
     }
 
     /// Copies the ranges before offset `end` of the new file to their offsets in the part.
@@ -50,6 +59,9 @@ impl Base {
         while let Some(range) = self.ranges.get(self.copied).filter(|range| range.to < end) {
             let mut done = 0;
             while done < range.bytes {
+                if self.stop.load(Ordering::Acquire) {
+                    return Err(cancelled());
+                }
                 let most = usize::try_from(range.bytes - done).unwrap_or(COPY_BYTES);
                 let most = most.min(COPY_BYTES);
                 buffer.clear();
@@ -84,7 +96,8 @@ impl Base {
     /// Whether the kept ranges of the new file equal the sender's.
     pub(super) fn is_right_in(&self, file: &dyn DiskFile) -> io::Result<bool> {
         let ranges = self.ranges.iter().map(|range| (range.to, range.bytes));
-        Ok(hash_of_ranges(file, ranges)? == self.hash)
+        let is_over = || self.stop.load(Ordering::Acquire);
+        Ok(hash_of_ranges(file, ranges, &is_over)? == self.hash)
     }
 
     /// Number of kept bytes.

@@ -19,7 +19,7 @@ use sabul_wire::control::{
     MAX_DELTA_EXTENTS, MAX_MOVED, Moved,
 };
 
-use super::entry_error::read_failure;
+use super::entry_error::{cancelled, read_failure};
 use super::tree::{Tree, modified_ns, unreadable};
 use crate::disk::{Disk, ReadFile};
 use crate::root::{FileTime, Kind, Metadata};
@@ -128,7 +128,7 @@ impl Chunked {
     }
 
     fn reader(&self) -> FileReader<'_> {
-        FileReader { file: &*self.file, at: 0, buffer: Vec::new() }
+        FileReader { file: &*self.file, at: 0, buffer: Vec::new(), is_over: &|| false }
     }
 
     fn each_fixed(&self, mut take: impl FnMut(Chunk, &[u8]) -> bool) -> io::Result<()> {
@@ -282,7 +282,7 @@ impl Chunked {
                     NewFile::AtPeer => range.from,
                 };
                 let ranges = kept.iter().map(|range| (offset(range), range.bytes));
-                hash_of_ranges(&*self.file, ranges)
+                hash_of_ranges(&*self.file, ranges, &|| false)
                     .map_err(|error| read_failure(&self.path, &error))?
             }
         };
@@ -357,14 +357,16 @@ fn rest<E>(mut next: impl FnMut() -> Result<Result<Chunk, ChunksEnd>, E>) -> Res
     }
 }
 
-/// BLAKE3 hash of these ranges of a file, as offsets and lengths, one after the other.
+/// BLAKE3 hash of these ranges of a file, as offsets and lengths, one after the other; an error once `is_over` returns
+/// true.
 pub(super) fn hash_of_ranges(
     file: &dyn ReadFile,
     ranges: impl Iterator<Item = (u64, u64)>,
+    is_over: &dyn Fn() -> bool,
 ) -> io::Result<[u8; 32]> {
     let mut hasher = blake3::Hasher::new();
     for (offset, bytes) in ranges {
-        let mut reader = FileReader { file, at: offset, buffer: Vec::new() };
+        let mut reader = FileReader { file, at: offset, buffer: Vec::new(), is_over };
         let read = io::copy(&mut reader.by_ref().take(bytes), &mut hasher)?;
         if read < bytes {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -378,10 +380,14 @@ struct FileReader<'a> {
     file: &'a dyn ReadFile,
     at: u64,
     buffer: Vec<u8>,
+    is_over: &'a dyn Fn() -> bool,
 }
 
 impl Read for FileReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if (self.is_over)() {
+            return Err(cancelled());
+        }
         self.buffer.clear();
         let most = into.len().min(READ_BYTES);
         if self.buffer.capacity() != most {

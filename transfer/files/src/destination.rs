@@ -18,6 +18,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use sabul_content::{Checkpoints, Printable, Tree};
@@ -85,16 +86,14 @@ impl FileReceiver {
             small: small::SmallFiles::default(),
             small_max: SMALL_BYTES,
             committed: Vec::new(),
-            directories: Vec::new(),
-            directories_bytes: 0,
-            directories_max: DIRECTORIES_BYTES,
-            early_failures: Vec::new(),
+            directories: Directories::default(),
             links: links::Waiting::default(),
             lost: LostMetadata::default(),
             durable_bytes: durable::DurableBytes::default(),
             searched: BTreeSet::new(),
             resume_index: destination.resume.then(|| ResumeIndex::new(&destination.origins)),
             now: Duration::ZERO,
+            stop: Arc::default(),
         };
         Ok(Self::with_sink(sink, transfer))
     }
@@ -173,15 +172,7 @@ pub struct FileSink {
     group: Group,
     /// Outcomes collected from the group.
     committed: Vec<CommitResult>,
-    /// Directories that get their metadata last: writing into them changes their times, and may need more permissions
-    /// than their final mode.
-    directories: Vec<WaitingDirectory>,
-    /// Approximate memory of those directories, in bytes.
-    directories_bytes: usize,
-    /// Limit of that memory.
-    pub(super) directories_max: usize,
-    /// Directories whose metadata could not be set early.
-    early_failures: Vec<(u64, Vec<u8>, Failure)>,
+    pub(super) directories: Directories,
     /// Links that are made last.
     links: links::Waiting,
     /// Metadata that was lost.
@@ -194,11 +185,33 @@ pub struct FileSink {
     pub(crate) resume_index: Option<ResumeIndex>,
     /// Time since the channel was opened.
     now: Duration,
+    /// Cancel flag.
+    stop: Arc<AtomicBool>,
+}
+
+/// Directories that get their metadata last: writing into them changes their times, and may need more permissions than
+/// their final mode.
+#[derive(Debug)]
+pub(super) struct Directories {
+    pub(super) waiting: Vec<WaitingDirectory>,
+    /// Approximate memory of those directories, in bytes.
+    bytes: usize,
+    /// Limit of that memory.
+    pub(super) max: usize,
+    /// Directories whose metadata could not be set early.
+    early_failures: Vec<(u64, Vec<u8>, Failure)>,
+}
+
+impl Default for Directories {
+    fn default() -> Self {
+        let (waiting, early_failures) = (Vec::new(), Vec::new());
+        Self { waiting, bytes: 0, max: DIRECTORIES_BYTES, early_failures }
+    }
 }
 
 /// A directory that gets its metadata last.
 #[derive(Debug)]
-struct WaitingDirectory {
+pub(super) struct WaitingDirectory {
     index: u64,
     path: RootPath,
     entry: Entry,
@@ -321,7 +334,7 @@ impl FileSink {
             .map(|committed| committed.index)
             .collect();
         if !failed.is_empty() {
-            self.directories.retain(|it| !failed.contains(&it.index));
+            self.directories.waiting.retain(|it| !failed.contains(&it.index));
         }
         if let Some(resume_index) = &mut self.resume_index {
             committed
@@ -360,11 +373,11 @@ impl FileSink {
     /// Queues a directory for its metadata. If the queue is too large, directories that are no longer in use get
     /// their metadata now.
     fn note_directory(&mut self, directory: WaitingDirectory) {
-        self.directories_bytes += directory_bytes(&directory);
-        if self.directories_bytes > self.directories_max {
+        self.directories.bytes += directory_bytes(&directory);
+        if self.directories.bytes > self.directories.max {
             self.relieve_directories(&directory.path);
         }
-        self.directories.push(directory);
+        self.directories.waiting.push(directory);
     }
 
     /// Returns the identity of a directory that was just made or found, and removes the permission bits of a new directory
@@ -417,13 +430,16 @@ impl FileSink {
             above = folder.parent();
             in_use.insert(folder);
         }
-        let (stay, go) = std::mem::take(&mut self.directories)
+        let (stay, go): (Vec<_>, _) = std::mem::take(&mut self.directories.waiting)
             .into_iter()
             .partition(|it: &WaitingDirectory| in_use.contains(&it.path));
-        self.directories = stay;
-        self.directories_bytes = self.directories.iter().map(directory_bytes).sum();
+        // Without repetitions the directories in use are few: a sender may announce one of them any number of times.
+        let mut known = BTreeSet::new();
+        let is_first = |it: &WaitingDirectory| known.insert(it.path.clone());
+        self.directories.waiting = stay.into_iter().filter(is_first).collect();
+        self.directories.bytes = self.directories.waiting.iter().map(directory_bytes).sum();
         let failures = self.finish_directories(go);
-        self.early_failures.extend(failures);
+        self.directories.early_failures.extend(failures);
     }
 
     /// Sets the metadata of directories; returns the failures. If nothing but the time is preserved, a directory that
@@ -504,8 +520,12 @@ fn narrow(directory: &dyn DiskFile, mode: u32) -> io::Result<()> {
 }
 
 impl Sink for FileSink {
+    fn set_cancel_flag(&mut self, stop: &Arc<AtomicBool>) {
+        self.stop = Arc::clone(stop);
+    }
+
     fn make_directory(&mut self, index: u64, entry: &Entry) -> Result<Commit, EntryError> {
-        if self.early_failures.len() > MAX_KEPT_FAILURES {
+        if self.directories.early_failures.len() > MAX_KEPT_FAILURES {
             let text = "too many directories do not take the times and bits announced for them";
             let failure = Failure::new(FailureCode::Unwritable, text);
             return Err(EntryError { ends_transfer: true, ..failure.into() });
@@ -602,7 +622,8 @@ impl Sink for FileSink {
         let is_empty = part.is_full();
         self.parts.insert(index, part);
         room?;
-        self.part(index)?.begin_delta()?;
+        let stop = Arc::clone(&self.stop);
+        self.part(index)?.begin_delta(&stop)?;
         if is_empty {
             let lost = self.part(index)?.keep_metadata(entry)?;
             self.lost.add(lost);
@@ -725,8 +746,8 @@ impl Sink for FileSink {
     }
 
     fn complete(&mut self) -> Vec<(u64, Vec<u8>, Failure)> {
-        let directories = std::mem::take(&mut self.directories);
-        let mut failures = std::mem::take(&mut self.early_failures);
+        let directories = std::mem::take(&mut self.directories.waiting);
+        let mut failures = std::mem::take(&mut self.directories.early_failures);
         failures.extend(self.finish_directories(directories));
         if let Some(resume_index) = &mut self.resume_index
             && !resume_index.complete(&*self.disk, self.sync)

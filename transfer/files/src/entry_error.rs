@@ -168,3 +168,8 @@ fn advise(kind: io::ErrorKind) -> (FailureCode, &'static str) {
         _ => (FailureCode::Unwritable, ""),
     }
 }
+
+/// Error of a reader that stops because its request was cancelled.
+pub(super) fn cancelled() -> io::Error {
+    io::Error::other("the request was cancelled")
+}

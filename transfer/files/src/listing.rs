@@ -12,7 +12,7 @@ use sabul_wire::control::{
     View,
 };
 
-use super::entry_error::{not_a_folder, read_failure, root_write_failure};
+use super::entry_error::{cancelled, not_a_folder, read_failure, root_write_failure};
 use super::glob::{self, Matches};
 use super::identity::{check_entry, facts, open_marked};
 use super::named::NamedSet;
@@ -51,7 +51,7 @@ impl Iterator for Planned {
 
     fn next(&mut self) -> Option<Seen> {
         let found = self.walk.next()?;
-        Some(seen(found, self.parts))
+        Some(seen(found, self.parts, &|| false))
     }
 }
 
@@ -117,12 +117,12 @@ impl DirectoryListing {
         Ok(Self(ListingKind::Copy(Box::new(set.into_listing(!literal)), parts)))
     }
 
-    /// Continues to the next item, or up to a pause.
-    pub fn step(&mut self) -> ListingStep {
+    /// Continues to the next item, or up to a pause. Stops reading a file once `is_over` returns true.
+    pub fn step(&mut self, is_over: &dyn Fn() -> bool) -> ListingStep {
         match &mut self.0 {
             ListingKind::PathWalk(places) => places.step(),
             ListingKind::Copy(walk, parts) => match walk.step() {
-                Step::Found(found) => ListingStep::Seen(seen(found, *parts)),
+                Step::Found(found) => ListingStep::Seen(seen(found, *parts, is_over)),
                 Step::Pause => ListingStep::Pause,
                 Step::End => ListingStep::End,
             },
@@ -136,7 +136,7 @@ fn path_of(place: Vec<u8>) -> PathBuf {
 }
 
 /// Converts an entry of the walk to an item of the listing.
-fn seen(mut found: Found, parts: ReadParts) -> Seen {
+fn seen(mut found: Found, parts: ReadParts, is_over: &dyn Fn() -> bool) -> Seen {
     let kind = match found.entry.kind {
         EntryKind::File(_) | EntryKind::HardLink => SeenKind::File,
         EntryKind::Directory => SeenKind::Directory,
@@ -145,7 +145,7 @@ fn seen(mut found: Found, parts: ReadParts) -> Seen {
     };
     let mut hash = if parts.states { found.found_state() } else { None };
     if parts.content && !parts.states && found.failure.is_none() && kind == SeenKind::File {
-        match found.open_same().and_then(|file| hash_of(&*file, &found.path)) {
+        match found.open_same().and_then(|file| hash_of(&*file, &found.path, is_over)) {
             Ok(content) => hash = Some(content),
             Err(failure) => found.failure = Some(failure),
         }
@@ -172,7 +172,7 @@ pub fn facts_with(path: &Path, parts: ReadParts) -> Option<Facts> {
     let read = || {
         let file = Tree::Local.open(path).ok()?;
         let is_same = file.metadata().is_ok_and(|now| now.id == metadata.id);
-        if is_same { hash_of(&*file, path).ok() } else { None }
+        if is_same { hash_of(&*file, path, &|| false).ok() } else { None }
     };
     let is_hashed = parts.content && found.kind == SeenKind::File;
     let hash = is_hashed.then(read).flatten();
@@ -192,14 +192,24 @@ fn attributes_of(tree: &Tree, path: &Path, found: &Metadata) -> Option<SeenAttri
 }
 
 /// BLAKE3 hash of the content of a file.
-fn hash_of(file: &dyn ReadFile, path: &Path) -> Result<[u8; 32], Failure> {
-    content_hash(file).map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))
+fn hash_of(
+    file: &dyn ReadFile,
+    path: &Path,
+    is_over: &dyn Fn() -> bool,
+) -> Result<[u8; 32], Failure> {
+    content_hash(file, is_over).map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))
 }
 
-/// BLAKE3 hash of the content of an open file.
-pub(super) fn content_hash(file: &dyn ReadFile) -> io::Result<[u8; 32]> {
+/// BLAKE3 hash of the content of an open file; an error once `is_over` returns true. A sparse file can have petabytes.
+pub(super) fn content_hash(
+    file: &dyn ReadFile,
+    is_over: &dyn Fn() -> bool,
+) -> io::Result<[u8; 32]> {
     let (mut hasher, mut content, mut at) = (blake3::Hasher::new(), Vec::new(), 0);
     loop {
+        if is_over() {
+            return Err(cancelled());
+        }
         content.clear();
         content.reserve_exact(HASHED_AT_ONCE);
         match file.read_at(&mut content, at) {

@@ -13,6 +13,8 @@
 //! of its transfer (`journal.rs`). If its writer dies or gives up, the part stays for [`KEPT_AGE_MIN`].
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use sabul_content::{Layout, Tree};
 use sabul_wire::control::{Checkpoint, Entry, Failure, FailureCode};
@@ -469,9 +471,11 @@ impl Part {
         self.base.is_some()
     }
 
-    /// Copies the kept ranges before the first sent range.
-    pub(super) fn begin_delta(&mut self) -> Result<(), EntryError> {
-        if self.is_delta() { self.leave_hole() } else { Ok(()) }
+    /// Copies the kept ranges before the first sent range. `stop` cancels this copy and later ones.
+    pub(super) fn begin_delta(&mut self, stop: &Arc<AtomicBool>) -> Result<(), EntryError> {
+        let Some(base) = &mut self.base else { return Ok(()) };
+        base.set_cancel_flag(stop);
+        self.leave_hole()
     }
 
     /// Checks that the kept ranges have the announced hash.

@@ -101,6 +101,9 @@ pub trait Sink {
         u64::MAX
     }
 
+    /// Sets the cancel flag; long operations of the sink stop once the flag is set.
+    fn set_cancel_flag(&mut self, _stop: &Arc<AtomicBool>) {}
+
     /// Makes a directory, or accepts an existing directory.
     ///
     /// # Errors
@@ -336,6 +339,7 @@ impl<S: Sink> Receiver<S> {
 
     /// Sets the cancel flag; long operations stop once the flag is set.
     pub fn set_cancel_flag(&mut self, stop: Arc<AtomicBool>) {
+        self.sink.set_cancel_flag(&stop);
         self.stop = stop;
     }
 

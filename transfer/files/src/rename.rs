@@ -96,7 +96,7 @@ pub fn move_between(
 
 /// Renames a regular file with this BLAKE3 hash to an unused name, if no other user can change the file or its name
 /// meanwhile. Below a root, or with the rights of this process's user if `disk` is `None`; both paths then have the mark
-/// `/./`. No link is followed below the root or the marks.
+/// `/./`. No link is followed below the root or the marks. `is_over` cancels.
 ///
 /// # Errors
 /// If the file was not renamed, with [`FailureCode::Changed`] if the directory of the new path has another identity.
@@ -106,6 +106,7 @@ pub fn take_over(
     to: &[u8],
     hash: &[u8; 32],
     RenameOf { seen, below }: RenameOf,
+    is_over: &dyn Fn() -> bool,
 ) -> Result<(), Failure> {
     if is_reserved(from) || is_reserved(to) {
         return Err(reserved());
@@ -115,7 +116,7 @@ pub fn take_over(
     let is_wanted = |file: &dyn ReadFile| {
         let now = file.metadata()?;
         let is_same = id.is_none_or(|id| id.inode == now.id.inode && id.device == now.id.device);
-        Ok(is_same && content_hash(file)? == *hash)
+        Ok(is_same && content_hash(file, is_over)? == *hash)
     };
     let (Some(from), Some(to)) = (open_marked(disk, from, None)?, open_marked(disk, to, below)?)
     else {

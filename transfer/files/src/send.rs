@@ -285,18 +285,22 @@ fn hash_again(
             break;
         }
     }
-    if !is_kept_equal(found, file)? {
+    if !is_kept_equal(found, file, &is_over)? {
         return Ok(Some([0; 32]));
     }
     Ok(Some(layout.hash(tree.hash())))
 }
 
 /// Whether the ranges that the receiver takes from its old file are still as announced.
-fn is_kept_equal(found: &Found, file: &dyn ReadFile) -> io::Result<bool> {
+fn is_kept_equal(
+    found: &Found,
+    file: &dyn ReadFile,
+    is_over: &dyn Fn() -> bool,
+) -> io::Result<bool> {
     let kept = found.entry.more.as_ref().and_then(|more| more.kept.as_ref());
     let (Some(kept), Some(ranges)) = (kept, kept_ranges(&found.entry)) else { return Ok(true) };
     let ranges = ranges.iter().map(|range| (range.to, range.bytes));
-    match hash_of_ranges(file, ranges) {
+    match hash_of_ranges(file, ranges, is_over) {
         Ok(hash) => Ok(hash == kept.hash),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(error),

@@ -82,7 +82,7 @@ pub mod compare {
             seen: &Facts,
         ) -> Result<(), Failure> {
             let conditions = RenameOf { seen: Some(*seen), below: None };
-            sabul_files::take_over(Some(&self.0), from, to, hash, conditions)
+            sabul_files::take_over(Some(&self.0), from, to, hash, conditions, &|| false)
         }
 
         /// Moves an entry to an unused name below another directory, if it is the entry that was seen.

@@ -33,7 +33,7 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("program/src/cp/plan_file.rs", "Head", 19),
     ("program/src/cp/verify.rs", "verify_receipt", 68),
     ("program/src/perf.rs", "measure", 63),
-    ("transfer/files/src/destination.rs", "FileSink", 22),
+    ("transfer/files/src/destination.rs", "FileSink", 20),
     ("transfer/files/src/destination/claims.rs", "take", 65),
     ("transfer/files/src/disk/memory.rs", "World", 17),
     ("transfer/files/src/part.rs", "Part", 17),

@@ -29,7 +29,7 @@ fn names(disk: &MemoryDisk) -> Vec<String> {
         DirectoryListing::new(Some(disk), places, View::All, &options, Rules::default()).unwrap();
     let mut names = Vec::new();
     loop {
-        match listing.step() {
+        match listing.step(&|| false) {
             ListingStep::Seen(seen) => {
                 let kind = seen.outcome.unwrap().kind;
                 let end = if kind == SeenKind::Directory { "/" } else { "" };
@@ -138,4 +138,27 @@ fn new_folders_have_no_other_bits_than_requested() {
     assert_eq!((mode("a") & 0o727, mode("a/b") & 0o727), (0o700, 0o700), "the umask may take more");
     assert_eq!(made(b"a/b", 0o777), 0);
     assert_eq!(mode("a") & 0o727, 0o700, "an existing folder keeps its bits");
+}
+
+/// A sparse file can have more bytes than anybody reads in a day.
+#[test]
+fn hashing_a_file_stops_on_cancellation() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::File::create(dir.path().join("f")).unwrap().set_len(1 << 40).unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(RootDir::open(dir.path(), RootLink::Follow).unwrap());
+    let options = ListOptions { hashes: true, ..ListOptions::default() };
+    let places = vec![b"f".to_vec()];
+    let mut listing =
+        DirectoryListing::new(Some(disk), places, View::Tree, &options, Rules::default()).unwrap();
+    let looks = Cell::new(0);
+    let is_over = || looks.replace(looks.get() + 1) == 3;
+    let seen = loop {
+        match listing.step(&is_over) {
+            ListingStep::Seen(seen) => break seen,
+            ListingStep::Pause => {}
+            ListingStep::End => panic!("a file is there"),
+        }
+    };
+    let failure = seen.outcome.unwrap_err();
+    assert!(failure.message.contains("cancelled"), "{failure}");
 }

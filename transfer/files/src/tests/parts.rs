@@ -284,7 +284,7 @@ fn a_duplicate_name_fails_unless_both_are_directories() {
 fn the_times_of_many_directories_are_kept_in_little_memory() {
     let to = TempDir::new().unwrap();
     let mut receiver = receiver(to.path(), "", true);
-    receiver.sink_mut().directories_max = 1000;
+    receiver.sink_mut().directories.max = 1000;
     let directory = |path: &str, seconds: i64| {
         let modified_ns = Some(seconds * 1_000_000_000);
         Entry { modified_ns, mode: Some(0o755), ..entry(path, EntryKind::Directory) }
@@ -304,4 +304,27 @@ fn the_times_of_many_directories_are_kept_in_little_memory() {
         assert_eq!(metadata.mtime(), 100 + i, "top/{i:02}");
     }
     assert_eq!(fs::metadata(to.path().join("top")).unwrap().mtime(), 1);
+}
+
+/// The sources of one copy may have a directory in common, so a repetition is no violation.
+#[test]
+fn a_directory_that_is_announced_again_and_again_takes_little_memory() {
+    let to = TempDir::new().unwrap();
+    let mut receiver = receiver(to.path(), "", true);
+    receiver.sink_mut().directories.max = 1000;
+    let directory = |seconds: i64| {
+        let modified_ns = Some(seconds * 1_000_000_000);
+        Entry { modified_ns, mode: Some(0o755), ..entry("top", EntryKind::Directory) }
+    };
+    let mut builder = BlockBuilder::default();
+    for seconds in 1..1000 {
+        builder.entry(directory(seconds));
+    }
+    receiver.on_block(builder.block()).unwrap();
+    let waiting = receiver.sink().directories.waiting.len();
+    assert!(waiting < 20, "{waiting}");
+    let mut builder = BlockBuilder { entries: 999, ..BlockBuilder::default() };
+    receiver.on_block(builder.last().block()).unwrap();
+    assert_eq!(receiver.finished().unwrap().entries, 999);
+    assert_eq!(fs::metadata(to.path().join("top")).unwrap().mtime(), 1, "the first one counts");
 }

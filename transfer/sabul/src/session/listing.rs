@@ -439,8 +439,9 @@ fn send_all(
 ) {
     let mut entries = Vec::new();
     let mut bytes = 0;
+    let is_over = || stop.load(Ordering::Acquire);
     loop {
-        let is_last = match directory_listing.step() {
+        let is_last = match directory_listing.step(&is_over) {
             ListingStep::Seen(seen) => {
                 let text = seen.outcome.as_ref().err().map_or(0, |failure| failure.message.len());
                 bytes += SEEN_BYTES + seen.path.len() + text + seen.rules.len();
@@ -450,7 +451,7 @@ fn send_all(
             ListingStep::Pause => false,
             ListingStep::End => true,
         };
-        if stop.load(Ordering::Acquire) {
+        if is_over() {
             return;
         }
         if entries.len() == MAX_SEEN || bytes >= BATCH_BYTES || is_last {
@@ -559,7 +560,7 @@ impl Change {
                 rename(disk, from, to, *replace, *conditions).map(|()| 1)
             }
             Self::TakeOver { from, to, hash, conditions } => {
-                take_over(disk, from, to, hash, *conditions).map(|()| 1)
+                take_over(disk, from, to, hash, *conditions, is_over).map(|()| 1)
             }
             Self::Metadata(change) => set_metadata(disk, change).map(|()| 1),
         }
