@@ -1,7 +1,6 @@
 //! Receiver of a transfer, independent of the destination: takes blocks and drives a [`Sink`].
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,6 +15,7 @@ use sabul_wire::control::{
 use super::content::Content;
 use super::counts::Counts;
 use super::entry_error::{EntryError, FailedFolder, MAX_KEPT_FAILURES};
+use super::gate::{BoxedGate, Gate};
 use crate::root::RootPath;
 
 /// Maximum weight in bytes of the parts and large files reported to the sender. Ours: room for about 100,000 files;
@@ -268,24 +268,13 @@ pub trait Sink {
     fn abort(&mut self);
 }
 
-/// Callback that admits an entry or ends the transfer.
-struct Gate(Box<AdmitEntry>);
-
-type AdmitEntry = dyn FnMut(&mut Entry) -> Result<(), Failure> + Send;
-
-impl fmt::Debug for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Gate")
-    }
-}
-
 /// Receives one transfer into a sink. Dropping an unfinished receiver aborts the transfer.
 #[derive(Debug)]
 pub struct Receiver<S: Sink> {
     transfer: u32,
     assembler: Assembler,
     sink: S,
-    gate: Gate,
+    gate: BoxedGate,
     /// Number of entries that the gate has checked.
     admitted: u64,
     /// The current block.
@@ -321,7 +310,7 @@ impl<S: Sink> Receiver<S> {
             assembler: Assembler::new(),
             sink,
             block: None,
-            gate: Gate(Box::new(|_| Ok(()))),
+            gate: BoxedGate(Box::new(|_: &mut Entry| Ok(()))),
             admitted: 0,
             free: Vec::new(),
             dropping: BTreeSet::new(),
@@ -343,13 +332,10 @@ impl<S: Sink> Receiver<S> {
         self.stop = stop;
     }
 
-    /// Sets a check that runs on each entry before the sink receives the entry, and may change its metadata. A failed check ends the transfer.
+    /// Sets the check of the entries.
     #[must_use]
-    pub fn with_gate(
-        mut self,
-        gate: impl FnMut(&mut Entry) -> Result<(), Failure> + Send + 'static,
-    ) -> Self {
-        self.gate = Gate(Box::new(gate));
+    pub fn with_gate(mut self, gate: impl Gate + 'static) -> Self {
+        self.gate = BoxedGate(Box::new(gate));
         self
     }
 
@@ -531,6 +517,7 @@ impl<S: Sink> Receiver<S> {
                 Polled::Wait { because: AssemblerWait::Block, .. } => return Ok(()),
                 Polled::Wait { because: AssemblerWait::Nothing, .. } => {
                     if !self.is_finished {
+                        self.gate.0.end()?;
                         self.sink.commit();
                         self.take_committed();
                         if let Some(failure) = self.over.take() {
@@ -563,7 +550,7 @@ impl<S: Sink> Receiver<S> {
             );
             return Err(Failure::new(FailureCode::BadSetting, text));
         }
-        self.assembler.entry_mut(announced - 1).map_or(Ok(()), |entry| (self.gate.0)(entry))
+        self.assembler.entry_mut(announced - 1).map_or(Ok(()), |entry| self.gate.0.admit(entry))
     }
 
     fn carry_out(&mut self, op: Op) {

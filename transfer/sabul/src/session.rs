@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use sabul_wire::control::{self, Entry, Failure, Message, Open, Part};
+use sabul_wire::control::{self, Failure, Message, Open, Part};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::{debug, info};
@@ -48,7 +48,7 @@ pub use files::{GetRequest, PutRequest};
 pub use listing::{ChangeRequest, Changed, Listing, ListingRequest};
 pub(crate) use opening::Opening;
 use pending::{Pending, refused};
-use requested::{Extras, RequestedEntries};
+use requested::{Extras, RequestGate, RequestedEntries};
 use sabul_files::disk::Disk;
 use sabul_files::root::RootDir;
 use sabul_files::store::StoreReceiver;
@@ -279,12 +279,12 @@ impl Session {
             }
         });
         let prepared = prepared.await.ok_or(Error::Cancelled)??;
-        let chmod = options.chmod.clone();
-        let mut requested = RequestedEntries::new(&sources, recursive, Extras::of(options));
-        let gate = move |entry: &mut Entry| {
-            chmod.change(entry);
-            requested.check(entry)
-        };
+        let (selection, sent) = selected::recorded(selection);
+        let requested = RequestedEntries::new(&sources, recursive, Extras::of(options));
+        let has_rules = !options.rules.is_empty();
+        let requested = if has_rules { requested } else { requested.each_of(&sources) };
+        let requested = requested.with_range(options.range).with_selection(sent);
+        let gate = RequestGate { chmod: options.chmod.clone(), requested };
         let request = control::Request::Get {
             sources,
             recursive,

@@ -1,18 +1,21 @@
-//! Filter of received entries: accepts only entries that belong to a source of the `get` request.
+//! Filter of received entries: accepts only entries that belong to a source of the `get` request, and all of them.
 //!
 //! The peer names the entries, and the destination accepts every name that leads downwards. A malicious peer could
-//! therefore answer a request for one file with other files beside it. This check rejects each announced entry that
-//! does not come from a requested source.
+//! therefore answer a request for one file with other files beside it, with more than the requested range, or with
+//! nothing. This check rejects each announced entry that does not come from a requested source or is not the next one of
+//! a selection. It also rejects the end of a transfer without an entry of each source, or of the selection.
 //! Not here:    whether a name leads downwards (`sabul_content::RelativePath`), handling of equal names (the
 //!              assembler).
 
 use std::collections::BTreeSet;
 
 use sabul_content::{Printable, RelativePath};
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Request};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Range, Request};
 
 use sabul_files::glob::{Pattern, is_pattern};
+use sabul_files::{Chmod, Gate};
 
+use super::selected::SentNames;
 use crate::config::TransferOptions;
 
 /// The name that a peer announces for a source whose own name is not a valid file name.
@@ -47,6 +50,31 @@ pub(super) struct RequestedEntries {
     extras: Extras,
     /// Number of entries that may still come; `None` if directories or patterns were requested.
     entries_left: Option<usize>,
+    /// Names of sources of which no entry has come. Without rules, the peer sends one for each source, at least to
+    /// report a failure.
+    missing: BTreeSet<Vec<u8>>,
+    /// Most bytes of a file.
+    length: Option<u64>,
+    /// Names of a selection that the peer has.
+    selected: Option<SentNames>,
+}
+
+/// The filter of a request, and the changes of the metadata of its entries.
+#[derive(Debug)]
+pub(super) struct RequestGate {
+    pub(super) chmod: Chmod,
+    pub(super) requested: RequestedEntries,
+}
+
+impl Gate for RequestGate {
+    fn admit(&mut self, entry: &mut Entry) -> Result<(), Failure> {
+        self.chmod.change(entry);
+        self.requested.check(entry)
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        self.requested.end()
+    }
 }
 
 impl RequestedEntries {
@@ -62,6 +90,49 @@ impl RequestedEntries {
             recursive,
             extras,
             entries_left: (!recursive && !has_patterns).then_some(sources.len()),
+            missing: BTreeSet::new(),
+            length: None,
+            selected: None,
+        }
+    }
+
+    /// Requires an entry of each source whose name is known.
+    pub(super) fn each_of(mut self, sources: &[Vec<u8>]) -> Self {
+        let is_known = |source: &&Vec<u8>| !is_content(source) && !is_pattern(source);
+        self.missing = sources.iter().filter(is_known).map(|source| name(source)).collect();
+        self
+    }
+
+    /// Limits the bytes of each file to those of the range.
+    pub(super) fn with_range(mut self, range: Option<Range>) -> Self {
+        self.length = range.and_then(|range| range.length);
+        self
+    }
+
+    /// Requires the entries of these names, in their order, instead of one of each source.
+    pub(super) fn with_selection(mut self, selected: Option<SentNames>) -> Self {
+        if selected.is_some() {
+            self.missing.clear();
+        }
+        self.selected = selected;
+        self
+    }
+
+    /// Returns an error if an entry is missing.
+    fn end(&self) -> Result<(), Failure> {
+        let refuse = |text: String| Err(Failure::new(FailureCode::Protocol, text));
+        if let Some(name) = self.missing.first() {
+            return refuse(format!(
+                "the peer sent nothing of '{}'; copy it again",
+                Printable(name)
+            ));
+        }
+        match self.selected.as_ref().map_or(0, SentNames::missing) {
+            0 => Ok(()),
+            1 => refuse("the peer left out a selected entry; run the command again".to_owned()),
+            missing => refuse(format!(
+                "the peer left out {missing} selected entries; run the command again"
+            )),
         }
     }
 
@@ -100,6 +171,13 @@ impl RequestedEntries {
         if !self.recursive && (below || entry.kind == EntryKind::Directory) {
             return refuse("but no directories were requested");
         }
+        if entry.kind.size().zip(self.length).is_some_and(|(size, length)| size > length) {
+            return refuse("with more bytes than were requested");
+        }
+        if self.selected.as_ref().is_some_and(|selected| !selected.take(&entry.path)) {
+            return refuse("which was not selected, or comes in another order");
+        }
+        self.missing.remove(top);
         match &mut self.entries_left {
             None => Ok(()),
             Some(0) => refuse("which exceeds the number of requested files"),
@@ -217,6 +295,21 @@ mod tests {
         let mut odd = RequestedEntries::new(&[b"x[".to_vec()], false, Extras::default());
         check(&mut odd, b"x[", FILE).unwrap();
         assert!(check(&mut odd, b"xa", FILE).is_err(), "no pattern, but a name");
+    }
+
+    #[test]
+    fn each_source_needs_an_entry_unless_its_name_is_unknown() {
+        let of = |sources: &[&str]| {
+            let sources: Vec<_> = sources.iter().map(|source| source.as_bytes().to_vec()).collect();
+            RequestedEntries::new(&sources, true, Extras::default()).each_of(&sources)
+        };
+        of(&["d/", "", "a/*.nc", ".."]).end().unwrap();
+        let mut two = of(&["d/a", "b", "d/a"]);
+        check(&mut two, b"b/c", FILE).unwrap();
+        let refusal = two.end().unwrap_err().message;
+        assert!(refusal.contains("sent nothing of 'a'"), "{refusal}");
+        check(&mut two, b"a", FILE).unwrap();
+        two.end().unwrap();
     }
 
     #[test]

@@ -1,19 +1,116 @@
 //! Names of the entries to send, from the peer that requests a selection of files.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sabul_files::{Selected, Selection};
 use sabul_wire::control::{MAX_NAMES, Message};
 
 use crate::control::{Bulk, Control, Input, Intake, Mailbox};
+use crate::lock::lock;
 
 /// How long the reader waits for names before it sends the entries so far.
 const WAIT: Duration = Duration::from_millis(20);
 /// A message is sent once its names take about this many bytes.
 const BATCH_BYTES: usize = 128 << 10;
+
+/// Most names whose entries have not come; the selection then waits. Ours: 32 MiB of hashes, and more than the peer reads
+/// ahead.
+const PENDING_MAX: usize = 4 << 20;
+
+/// Names of a selection that the peer gets, until their entries come. Clones share the names.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SentNames(Arc<Mutex<PendingNames>>);
+
+#[derive(Debug, Default)]
+struct PendingNames {
+    /// Keyed hashes of the names, in order.
+    hashes: VecDeque<u64>,
+    keys: RandomState,
+    /// Names that were followed by the entry of a later name.
+    skipped: u64,
+    /// The selection is complete.
+    is_complete: bool,
+}
+
+impl SentNames {
+    fn add(&self, name: &[u8]) {
+        let mut pending = lock(&self.0);
+        let hash = pending.keys.hash_one(name);
+        pending.hashes.push_back(hash);
+    }
+
+    fn complete(&self) {
+        lock(&self.0).is_complete = true;
+    }
+
+    fn is_full(&self) -> bool {
+        lock(&self.0).hashes.len() >= PENDING_MAX
+    }
+
+    /// Removes the name of an entry and the names before it. Returns false if the name was not sent, or was taken before.
+    pub(super) fn take(&self, name: &[u8]) -> bool {
+        let mut pending = lock(&self.0);
+        let hash = pending.keys.hash_one(name);
+        while let Some(next) = pending.hashes.pop_front() {
+            if next == hash {
+                return true;
+            }
+            pending.skipped += 1;
+        }
+        false
+    }
+
+    /// Number of names without an entry; at least one while the selection is not complete.
+    pub(super) fn missing(&self) -> u64 {
+        let pending = lock(&self.0);
+        pending.skipped + pending.hashes.len() as u64 + u64::from(!pending.is_complete)
+    }
+}
+
+/// Selection whose names are recorded before the peer gets them.
+struct Recorded {
+    selection: Box<dyn Selection>,
+    sent: SentNames,
+}
+
+/// Records the names of a selection, if there is one.
+pub(super) fn recorded(
+    selection: Option<Box<dyn Selection>>,
+) -> (Option<Box<dyn Selection>>, Option<SentNames>) {
+    let Some(selection) = selection else { return (None, None) };
+    let sent = SentNames::default();
+    (Some(Box::new(Recorded { selection, sent: sent.clone() })), Some(sent))
+}
+
+impl Selection for Recorded {
+    fn next(&mut self) -> Selected {
+        if self.sent.is_full() {
+            std::thread::sleep(WAIT);
+            return Selected::NotYet;
+        }
+        let next = self.selection.next();
+        match &next {
+            Selected::Name(name) | Selected::Changed(name, _) => self.sent.add(name),
+            Selected::Awaited(awaited) => self.sent.add(&awaited.name),
+            Selected::NotYet => {}
+            Selected::End => self.sent.complete(),
+        }
+        next
+    }
+
+    fn sent(&mut self, name: &[u8], size: u64, modified_ns: Option<i64>) {
+        self.selection.sent(name, size, modified_ns);
+    }
+
+    fn is_written(&self) -> Arc<AtomicBool> {
+        self.selection.is_written()
+    }
+}
 
 /// Names received from the peer.
 pub(super) struct ReceivedNames {
