@@ -352,6 +352,18 @@ impl SharedProgress {
         Ok(())
     }
 
+    /// Returns an error unless the receiver's result covers every entry of this end.
+    pub(crate) fn check_all(&self, counts: Counts) -> Result<(), Failure> {
+        let (done, total) =
+            (counts.entries.saturating_add(counts.failed), self.lock().entries_total);
+        if total.is_some_and(|total| done >= total) {
+            return Ok(());
+        }
+        let all = total.map_or_else(String::new, |total| format!(" of {total}"));
+        let text = format!("the receiver ended the transfer after {done}{all} entries");
+        Err(Failure::violation(text))
+    }
+
     /// Sets the receiver's counts at the time `at` of its clock.
     pub(crate) fn advance(&self, counts: Counts, at: Duration) {
         let Counts { bytes, resumed, durable, entries, files, .. } = counts;

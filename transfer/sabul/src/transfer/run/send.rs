@@ -162,7 +162,11 @@ impl Run {
                 }
                 Event::Control(Message::Feedback { report, .. }) => handle.report(report),
                 Event::Control(Message::Done(found)) => {
-                    self.shared_progress.check(self.counts(&found))?;
+                    let counts = self.counts(&found);
+                    self.shared_progress.check(counts)?;
+                    if waits {
+                        self.shared_progress.check_all(counts)?;
+                    }
                     // A timed measurement may end while its last blocks are queued.
                     handle.stop();
                     done = Some(found);
