@@ -2,9 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod cancelled;
+mod listener;
+mod messages;
+mod peer;
+mod sender;
+
 use std::env;
 use std::fs;
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -18,10 +25,12 @@ use sabul_wire::control::{
     self, CONTROL_VERSION, ChannelParams, Failure, FailureCode, MAX_SOURCES, Message, Open, Range,
     Request,
 };
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::client::TlsStream;
+
+pub(crate) use peer::{receive, say};
 
 /// Longer than any step takes, so that a failure ends too.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -43,48 +52,45 @@ fn hasty() -> Timeouts {
     Timeouts::default().silence(Duration::from_secs(2))
 }
 
-/// A listener that serves a directory, and the result of its next session.
-async fn serving(timeouts: Timeouts) -> (Ticket, JoinHandle<Result<(), Error>>) {
+/// The result of a session that a listener serves.
+type Served = JoinHandle<Result<(), Error>>;
+
+/// A listener that serves an empty directory, and the result of its next session.
+async fn serving(timeouts: Timeouts) -> (Ticket, Served) {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().to_owned();
+    serve(timeouts, path, Some(root)).await
+}
+
+/// As [`serving`], with this directory.
+async fn serving_at(root: &Path) -> (Ticket, Served) {
+    serve(Timeouts::default(), root.to_owned(), None).await
+}
+
+async fn serve(timeouts: Timeouts, root: PathBuf, kept: Option<TempDir>) -> (Ticket, Served) {
     let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
     config.timeouts = timeouts;
     let listener = Listener::bind(config).await.unwrap();
     let ticket = listener.ticket().clone();
     let serving = tokio::spawn(async move {
-        let root = tempfile::tempdir().unwrap();
-        let service = Service::default().root(root.path());
         let session = listener.accept().await.unwrap();
-        session.serve(&service).await.map(drop)
+        let served = session.serve(&Service::default().root(root)).await;
+        drop((kept, listener));
+        served.map(drop)
     });
     (ticket, serving)
 }
 
+/// Hash of a file of this size without data.
+fn hole_hash(size: u64) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(b"sabul holes 2\n").update(&size.to_le_bytes()).update(&0_u64.to_le_bytes());
+    *hasher.update(blake3::hash(b"").as_bytes()).finalize().as_bytes()
+}
+
 /// An authenticated connector that sends only the messages of the test.
 async fn dial(ticket: &Ticket) -> TlsStream<TcpStream> {
-    let tcp = TcpStream::connect(ticket.addresses()[0].as_str()).await.unwrap();
-    let mut stream = tls::connect(tcp, ticket.fingerprint()).await.unwrap();
-    let exporter = tls::proof_exporter(&**stream.get_ref().1).unwrap();
-    let proof = sabul::internal::ticket::proof(ticket.secret(), &exporter);
-    let software = "hostile".to_owned();
-    let hello = Message::Hello { version: CONTROL_VERSION, proof, suites: vec![1], software };
-    assert!(say(&mut stream, &hello).await);
-    stream
-}
-
-/// Sends a message of any length; returns whether it could be sent.
-pub(crate) async fn say(to: &mut (impl AsyncWrite + Unpin), message: &Message) -> bool {
-    let body = postcard::to_allocvec(message).unwrap();
-    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
-    let bytes = [&length[..], &body].concat();
-    to.write_all(&bytes).await.is_ok() && to.flush().await.is_ok()
-}
-
-/// Returns the next message; `None` once the other end closes.
-pub(crate) async fn receive(from: &mut (impl AsyncRead + Unpin)) -> Option<Message> {
-    let mut length = [0; 4];
-    from.read_exact(&mut length).await.ok()?;
-    let mut body = vec![0; control::body_length(length).ok()?];
-    from.read_exact(&mut body).await.ok()?;
-    Message::decode_body(&body).ok()
+    peer::Client::dial(ticket).await.control
 }
 
 fn open(transfer: u32, direction: control::Direction, request: Request) -> Message {
