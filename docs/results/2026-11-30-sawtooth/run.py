@@ -8,7 +8,7 @@ crowd   2 to 48 flows of sabul2026 alone, random starts, some with RTTs of 6 to 
 short   2 to 12 flows of sabul2026 and short transfers of the same kind
 
 Prints a line of JSON for each path and each of three seeds: mean goodput in Mb/s of the flows of each kind, and the least, from 10 s
-(15 s with several flows) to the end; Jain's index of all flows; share of packets lost; mean queue in packets.
+(15 s with several flows) to the end; Jain's index of all flows; mean of the flows' shares of lost packets; mean queue in packets.
 """
 import json
 import os
@@ -110,8 +110,8 @@ def main():
                 rates = [flow["goodput_bps"] / 1e6 for flow in result["flows"] if flow["cc"] == name and flow["id"] != "short"]
                 if rates:
                     row[name] = {"flows": len(rates), "mean": round(sum(rates) / len(rates), 2), "least": round(min(rates), 2)}
-            sent, lost = (sum(flow[key] for flow in result["flows"]) for key in ("packets_sent", "packets_lost"))
-            row |= {"jain": round(result["jain"], 3), "lost": round(lost / sent, 5), "queue": round(result["links"][0]["queue_packets"]["mean"], 1)}
+            lost = [flow["loss_rate"] for flow in result["flows"]]
+            row |= {"jain": round(result["jain"], 3), "lost": round(sum(lost) / len(lost), 5), "queue": round(result["links"][0]["queue_packets"]["mean"], 1)}
             print(json.dumps(row), flush=True)
 
 
