@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Simulated drawn paths with sabul2026 and CUBIC: SABUL=target/release/sabul run.py zone|pairs|mixed|crowd|short [COUNT] [SEED].
+"""Simulated drawn paths with sabul2026 and CUBIC: SABUL=target/release/sabul run.py zone|pairs|mixed|crowd|short|left [COUNT] [SEED].
 
 zone    one flow of each on a queue of 8 to 26 ms, one starts 2 s after the other
 pairs   the same on queues of 0.25 to 4 BDP
 mixed   1 to 16 flows of each, random starts
 crowd   2 to 48 flows of sabul2026 alone, random starts, some with RTTs of 6 to 160 ms
 short   2 to 12 flows of sabul2026 and short transfers of the same kind
+left    1 to 16 flows of sabul2026 beside a CUBIC flow that stays from 3 to 40 s; from 80 s to the end
 
 Prints a line of JSON for each path and each of three seeds: mean goodput in Mb/s of the flows of each kind, and the least, from 10 s
 (15 s with several flows) to the end; Jain's index of all flows; mean of the flows' shares of lost packets; mean queue in packets.
@@ -87,6 +88,14 @@ def short(chance):
                  f'size = {{ distribution = "pareto", shape = 1.4, mean_packets = {size} }}\n')
     build = several(chance, [(OURS, count)], 5)
     return rate, rtt, queue, lambda *path: build(*path) + transfers
+
+
+def left(chance):
+    rate, rtt, count = round(10 ** chance.uniform(1.5, 2.3), 1), round(10 ** chance.uniform(1.1, 1.9), 1), chance.choice([1, 4, 8, 16])
+    count = min(count, max(1, int(packets(rate, rtt) / 4)))
+    flows = [(OURS, round(0.7 * index, 2), None) for index in range(count)] + [(CUBIC, 3.0, None)]
+    queue = max(12, round(packets(rate, rtt) * 2 ** chance.uniform(-1, 1)))
+    return rate, rtt, queue, lambda *path: scenario(*path, flows, 140, 80) + "stop_s = 40.0\n"
 
 
 def simulate(file, seed):

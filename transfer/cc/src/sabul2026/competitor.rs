@@ -7,8 +7,8 @@
 //! Model:       a drain that leaves a queue adds three points of evidence, a drain that empties the
 //!              queue takes one point away; an overflow of a standing queue is sufficient after any
 //!              evidence, or after another overflow; three alike teeth of the queue (`sawtooth`) are
-//!              sufficient, two after four points; a queue longer than the bound for two seconds is
-//!              sufficient, but keeps no competitor known: the flow itself then fills the queue
+//!              sufficient; a queue longer than the bound for two seconds is sufficient, but keeps no
+//!              competitor known: the flow itself then fills the queue
 //! States:      Unknown --seven points--> Known
 //!              Known --no points left, or a minute without new points--> Unknown
 //! Invariants:  after Known, one further drain that leaves a queue is sufficient.
@@ -33,7 +33,7 @@ const OVERFLOWS_WITHIN: Span = Span::from_secs(60);
 const ABOVE_TIME: Span = Span::from_secs(2);
 /// Ours: points that remain when a competitor is no longer known.
 const EVIDENCE_RETAINED: u32 = 4;
-/// Ours: alike teeth of the queue that are sufficient, and one fewer after [`EVIDENCE_RETAINED`] points.
+/// Ours: alike teeth of the queue that are sufficient.
 const TEETH: u32 = 3;
 /// Ours: flows on the link from which a flow's own drains hardly change the queue.
 const SHARED: f64 = 4.0;
@@ -146,7 +146,8 @@ impl CompetitorDetector {
     }
 
     /// Records the queue of an epoch in seconds, and whether another flow has reduced the queue. The sawtooth of the
-    /// queue is evidence for a flow with a small share of the link, and while the number of flows is unknown.
+    /// queue is evidence for a flow with a small share of the link, and while the number of flows is unknown; a flow that
+    /// keeps CUBIC's window or a large share may make the sawtooth itself.
     pub(super) fn note_queue(
         &mut self,
         queue: f64,
@@ -154,16 +155,9 @@ impl CompetitorDetector {
         count: Option<f64>,
         now: Instant,
     ) {
-        let teeth = self.sawtooth.note(queue, has_fallen, now);
-        let is_evidence = !self.is_detected && count.is_none_or(|count| count >= SHARED);
-        if let Some(teeth) = teeth.filter(|_| is_evidence) {
-            self.note_teeth(teeth, now);
-        }
-    }
-
-    fn note_teeth(&mut self, teeth: u32, now: Instant) {
-        let enough = if self.evidence >= EVIDENCE_RETAINED { TEETH - 1 } else { TEETH };
-        if teeth >= enough {
+        if self.is_detected || count.is_some_and(|count| count < SHARED) {
+            self.sawtooth = Sawtooth::new();
+        } else if self.sawtooth.note(queue, has_fallen, now).is_some_and(|teeth| teeth >= TEETH) {
             (self.evidence, self.noted_at, self.is_detected) = (EVIDENCE_MAX, now, true);
         }
     }
@@ -256,18 +250,39 @@ mod tests {
         assert!(!competitor.is_detected(), "no drain left a queue for a minute");
     }
 
+    /// Records this many cycles of a queue that grows to 16 ms in three seconds, in epochs of 30 ms, from this time on, for
+    /// a flow that counts this many flows.
+    fn cycles(competitor: &mut CompetitorDetector, number: u32, secs: u64, count: Option<f64>) {
+        let mut now = at(secs);
+        for epoch in 0..number * 100 {
+            now = now + Span::from_millis(30);
+            let queue = 0.003 + 0.013 * f64::from(epoch % 100) / 100.0;
+            competitor.note_queue(queue, epoch > 0 && epoch % 100 == 0, count, now);
+        }
+    }
+
     #[test]
-    fn three_alike_teeth_indicate_a_rival_and_two_a_rival_that_was_known() {
+    fn three_teeth_indicate_a_rival_unless_the_flow_has_a_large_share() {
+        for (count, is_detected) in [(Some(40.0), true), (None, true), (Some(2.0), false)] {
+            let mut competitor = CompetitorDetector::none();
+            cycles(&mut competitor, 3, 0, count);
+            assert!(!competitor.is_detected(), "two teeth");
+            cycles(&mut competitor, 2, 9, count);
+            assert_eq!(competitor.is_detected(), is_detected, "{count:?}");
+        }
+    }
+
+    #[test]
+    fn teeth_while_a_rival_is_known_do_not_count_later() {
         let mut competitor = CompetitorDetector::none();
-        (1..=2).for_each(|teeth| competitor.note_teeth(teeth, at(3 * u64::from(teeth))));
-        assert!(!competitor.is_detected());
-        competitor.note_teeth(3, at(9));
+        cycles(&mut competitor, 5, 0, None);
         assert!(competitor.is_detected());
-        (0..8).for_each(|n| drain(&mut competitor, 10 + 3 * n, 0.001));
+        cycles(&mut competitor, 10, 15, None);
+        (0..8).for_each(|n| drain(&mut competitor, 45 + 3 * n, 0.001));
         assert!(!competitor.is_detected(), "eight drains emptied the queue");
-        competitor.note_teeth(1, at(40));
-        assert!(!competitor.is_detected());
-        competitor.note_teeth(2, at(43));
+        cycles(&mut competitor, 3, 70, None);
+        assert!(!competitor.is_detected(), "two teeth since");
+        cycles(&mut competitor, 2, 79, None);
         assert!(competitor.is_detected());
     }
 
