@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobSet};
 use sabul::internal::Location;
 use sabul_join::read::{self, Format, LocalFile, ParquetFile};
 use sabul_join::{Feed, JoinError, RecordBatch, SchemaRef};
@@ -156,7 +156,7 @@ pub(super) fn open(
 }
 
 /// Pattern of the last component of a path, if it has one; and the directory.
-pub(super) fn pattern(path: &[u8]) -> Result<Option<(Vec<u8>, GlobMatcher)>, CliError> {
+pub(super) fn pattern(path: &[u8]) -> Result<Option<(Vec<u8>, GlobSet)>, CliError> {
     let cut = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
     let (directory, last) = path.split_at(cut);
     if directory.iter().any(|byte| b"*?[".contains(byte)) {
@@ -167,8 +167,10 @@ pub(super) fn pattern(path: &[u8]) -> Result<Option<(Vec<u8>, GlobMatcher)>, Cli
     }
     let text = String::from_utf8_lossy(last);
     let glob = GlobBuilder::new(&text).literal_separator(true).build();
+    // A set of one pattern returns an error where the pattern alone panics: braces may be nested too deeply.
+    let glob = glob.and_then(|glob| GlobSet::new([glob]));
     let glob = glob.map_err(|error| CliError::usage(format!("pattern '{text}': {error}")))?;
-    Ok(Some((directory.to_owned(), glob.compile_matcher())))
+    Ok(Some((directory.to_owned(), glob)))
 }
 
 fn local(path: &Path) -> Result<Vec<(String, SharedRanges)>, CliError> {
