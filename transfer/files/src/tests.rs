@@ -44,8 +44,8 @@ struct Record {
     may_be_short: bool,
     /// Runs when the first entry is announced, before any content is read.
     after_first: Option<Box<dyn FnMut()>>,
-    /// Runs before each block is taken.
-    before_block: Option<Box<dyn FnMut()>>,
+    /// Runs before each block is taken, with the block.
+    before_block: Option<Box<dyn FnMut(&[u8])>>,
 }
 
 impl Outlet for Record {
@@ -55,7 +55,7 @@ impl Outlet for Record {
 
     fn block(&mut self, block: Vec<u8>) -> Result<(), Stopped> {
         if let Some(act) = &mut self.before_block {
-            act();
+            act(&block);
         }
         assert!(!block.is_empty() && block.len() <= self.block_bytes);
         if let Some(last) = self.blocks.back().filter(|_| !self.may_be_short) {

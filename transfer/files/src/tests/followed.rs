@@ -71,7 +71,10 @@ fn sent(write: fn(&Sending)) -> (SendSummary, Option<Vec<u8>>) {
     let (has_sent, is_written) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let flag = Arc::clone(&has_sent);
     let mut record = Record { block_bytes: 100_000, may_be_short: true, ..Record::default() };
-    record.before_block = Some(Box::new(move || flag.store(true, Ordering::Release)));
+    // A block without content precedes the writer's first bytes if the writer is late.
+    record.before_block = Some(Box::new(move |block| {
+        flag.fetch_or(block.len() > 50_000, Ordering::AcqRel);
+    }));
     let entry = Awaited {
         name: b"d/f".to_vec(),
         size: Some(SIZE as u64),

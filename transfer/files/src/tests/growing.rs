@@ -9,13 +9,13 @@ fn sent(size: usize, growing: bool, change: fn(&Path)) -> (SendSummary, Option<V
     let first = write(from.path(), "a", &[1; 700]);
     let changing = write(from.path(), "b", &vec![2; size]);
     let mut to_change = Some(changing.clone());
-    let act = move || to_change.take().iter().for_each(|path| change(path));
+    let mut act = move || to_change.take().iter().for_each(|path| change(path));
     let mut sent = Record { block_bytes: 1000, ..Record::default() };
     // The content of a small file is read at once, so it changes before.
     if size < 100_000 {
         sent.after_first = Some(Box::new(act));
     } else {
-        sent.before_block = Some(Box::new(act));
+        sent.before_block = Some(Box::new(move |_| act()));
     }
     let all = [&*first, &*changing];
     let set = local(if size < 100_000 { &all } else { &all[1..] }).with_growing(growing);

@@ -234,7 +234,7 @@ fn a_source_rewritten_during_reading_is_detected_despite_a_reset_mtime() {
     let mut sent = Record {
         block_bytes: 100_000,
         // Half of the file was read by now.
-        before_block: Some(Box::new(move || {
+        before_block: Some(Box::new(move |_| {
             blocks += 1;
             if blocks == 3 {
                 std::thread::sleep(Duration::from_millis(30));
