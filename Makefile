@@ -56,7 +56,7 @@ format:
 	$(CARGO) fmt $(FUZZ_FLAGS) --check
 	$(CARGO) fmt $(INSTRUCTIONS_FLAGS) --check
 
-# FEATURES adds options with Cargo features; .ci/run uses FEATURES to check and build all tests once.
+# FEATURES adds options with Cargo features; .ci/run uses FEATURES to check, document and build all once.
 lint:
 	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets $(FEATURES) -- -D warnings
 
@@ -98,7 +98,7 @@ python: $(PROGRAM) ## build the Python wheel and test the installed wheel; needs
 	CARGO_TARGET_DIR="$(abspath $(TARGET_DIR))" python/test.sh $(SABUL)
 
 doc:
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps $(FEATURES)
 
 tidy: ## check only the repository's own rules (part of test)
 	$(CARGO) run $(CARGOFLAGS) -q -p xtask -- tidy

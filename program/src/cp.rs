@@ -14,6 +14,7 @@ mod outcome;
 mod pass;
 mod plan;
 mod plan_file;
+mod portions;
 mod receipt;
 mod replicate;
 pub(crate) mod report;

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Eight channels of one path beside one kernel CUBIC flow, and beside one flow with one channel, on drawn paths; emulated.
 
-Usage: SABUL=target/release/sabul emulated.py [PATHS] [FIRST-PATH] [cubic|sabul2026]. Needs root, ip, cc. Prints a line of JSON for
+Usage: SABUL=target/release/sabul emulated.py [PATHS] [FIRST-PATH] [cubic|sabul2026]. OPTIONS has further options of the
+flow, for example OPTIONS="--carrier udp". Needs root, ip, cc. Prints a line of JSON for
 each path: goodput in Mb/s of eight channels, and of one channel in their place, each with that of the other flow.
 """
 import importlib.util
@@ -22,6 +23,7 @@ spec.loader.exec_module(base)
 
 PATHS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 FIRST = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+OPTIONS = os.environ.get("OPTIONS", "").split()
 OTHERS = sys.argv[3:] or ["cubic", "sabul2026"]
 SECONDS, WARMUP, OTHER_STARTS_S = 30, 12, 2
 CUBIC = """
@@ -42,7 +44,7 @@ def draw(index):
 
 def perf(paths, ticket, channels, seconds):
     return paths.run(0, base.SABUL, "perf", f"{base.SERVER}:{base.PORT}", "--ticket", ticket, "--fresh", "--channels", channels,
-                     "-t", seconds, "--json", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                     "-t", seconds, "--json", *OPTIONS, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
 def measured(rows, start):

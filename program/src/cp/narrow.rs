@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use sabul::files::{Facts, NewMetadata};
+use sabul::files::{Facts, NewMetadata, SeenKind};
 use sabul::internal::compare::Selected;
 
 /// Most entries that wait. Ours: an RTT of a comparison of small trees.
@@ -110,6 +110,19 @@ pub(super) fn narrowed(path: Vec<u8>, old: &Facts, mode: u32) -> NewMetadata {
     NewMetadata { path, mode: Some(mode), modified_ns: None, owner: None, seen }
 }
 
+/// Moves directories that their owner may not search after the change to the end, the last ones first. Returns the
+/// changes, and the number of the others.
+pub(super) fn closed_last(changes: Vec<NewMetadata>) -> (Vec<NewMetadata>, usize) {
+    let is_closed = |change: &NewMetadata| {
+        change.seen.kind == SeenKind::Directory && change.mode.is_some_and(|mode| mode & 0o100 == 0)
+    };
+    let (mut changes, closed): (Vec<_>, Vec<_>) =
+        changes.into_iter().partition(|it| !is_closed(it));
+    let open = changes.len();
+    changes.extend(closed.into_iter().rev());
+    (changes, open)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::sync_channel;
@@ -130,7 +143,7 @@ mod tests {
     fn directory() -> Facts {
         #[rustfmt::skip]
         let facts = Facts {
-            kind: sabul::files::SeenKind::Directory, size: 0, mode: 0o755, modified_ns: None, owner: 0, group: 0, hash: None,
+            kind: SeenKind::Directory, size: 0, mode: 0o755, modified_ns: None, owner: 0, group: 0, hash: None,
             attributes: None, id: None, is_shared: false,
         };
         facts
@@ -165,5 +178,27 @@ mod tests {
         drop((first, second));
         narrowing.carry_out();
         assert_eq!(std::iter::from_fn(|| name(narrowing.next())).count(), 18);
+    }
+
+    #[test]
+    fn directories_without_search_are_changed_after_their_content() {
+        let change = |path: &str, kind, mode| NewMetadata {
+            path: path.into(),
+            mode,
+            modified_ns: Some(1),
+            owner: None,
+            seen: Facts { kind, ..directory() },
+        };
+        let (file, folder) = (SeenKind::File, SeenKind::Directory);
+        let changes = vec![
+            change("a", folder, Some(0o600)),
+            change("a/b", folder, Some(0o077)),
+            change("a/b/f", file, Some(0o600)),
+            change("a/c", folder, Some(0o700)),
+            change("a/d", folder, None),
+        ];
+        let (ordered, open) = closed_last(changes);
+        let paths: Vec<_> = ordered.iter().map(|it| String::from_utf8_lossy(&it.path)).collect();
+        assert_eq!((paths.join(" ").as_str(), open), ("a/b/f a/c a/d a/b a", 3));
     }
 }

@@ -15,14 +15,14 @@ use sabul::internal::compare::{
 };
 use sabul::{Failure, FailureCode, Report, Session};
 use sabul_content::Printable;
-use tokio::task::JoinSet;
 
 use super::compare::{Compared, Observer, Order};
 use super::guard::Replica;
 use super::names::{below, join};
-use super::narrow::narrowed;
+use super::narrow::{closed_last, narrowed};
 use super::plan::Plan;
 use super::plan_file::{PlanWriter, Planned};
+use super::portions::{CHANGES_AT_ONCE, in_portions};
 use super::sides::local_directory;
 use super::tops::{Tops, TopsReader, look_up};
 use crate::args::{CopyArgs, SyncArgs};
@@ -33,13 +33,6 @@ use crate::output;
 const REMOVED_MAX: u64 = 1000;
 /// Ours: a removal of a larger part of the destination needs --delete-limit.
 const REMOVED_SHARE_MAX: u64 = 10;
-/// Entries and bytes of names in one request.
-const PLACES_AT_ONCE: usize = 1000;
-/// Requests for removal of files at the same time. Ours: as for renames.
-const REMOVALS_AT_ONCE: usize = 8;
-/// Least entries of a request for removal, if there are more. Ours: fewer do not save an RTT.
-const PORTION_MIN: usize = 32;
-const BYTES_AT_ONCE: usize = 128 << 10;
 /// Directories whose permission bits one request asks for.
 const LOOKUPS_AT_ONCE: usize = 500;
 /// Permission bits of a directory for which no other bits are known.
@@ -394,7 +387,7 @@ impl Target<'_> {
         left.extend(others);
         let (files, directories) = left.split_at(files);
         let mut failures = Vec::new();
-        for (entries, at_once) in [(files, REMOVALS_AT_ONCE), (directories, 1)] {
+        for (entries, at_once) in [(files, CHANGES_AT_ONCE), (directories, 1)] {
             let (count, failed) = self.remove_all(entries, at_once).await?;
             removed += count;
             failures.extend(failed);
@@ -434,48 +427,41 @@ impl Target<'_> {
             }
             return Ok((removed, failures));
         };
-        let (mut tasks, mut at) = (JoinSet::new(), 0);
-        // Some disks need milliseconds for a file, so the other end works at several portions at the same time.
-        let share = entries.len().div_ceil(at_once).max(PORTION_MIN);
-        loop {
-            while at < entries.len() && tasks.len() < at_once {
-                let rest = &entries[at..entries.len().min(at + share)];
-                let now = portion(rest, |(path, _)| below(&self.to, path).len());
-                let place = |(path, facts): &&(Vec<u8>, Facts)| {
-                    (below(&self.to, path), Facts { hash: None, ..*facts })
-                };
-                let places: Vec<_> = rest[..now].iter().map(place).collect();
-                let session = session.clone();
-                tasks.spawn(async move { (at, session.remove_compared(places).await) });
-                at += now;
-            }
-            let Some(ended) = tasks.join_next().await else { break };
-            let (from, changed) =
-                ended.map_err(|_| CliError::failed("a removal ended with a fault"))?;
-            let changed = changed?;
-            removed += changed.names;
-            for (index, failure) in changed.failures {
-                if let Some((_, facts)) = entries.get(from + index) {
-                    failures.push(failed(*facts, failure));
-                }
+        let place = |(path, facts): &&(Vec<u8>, Facts)| {
+            (below(&self.to, path), Facts { hash: None, ..*facts })
+        };
+        let places: Vec<_> = entries.iter().map(place).collect();
+        let request = |now| {
+            let session = session.clone();
+            async move { session.remove_compared(now).await }
+        };
+        let changed = in_portions(&places, at_once, |(path, _)| path.len(), request).await?;
+        for (index, failure) in changed.failures {
+            if let Some((_, facts)) = entries.get(index) {
+                failures.push(failed(*facts, failure));
             }
         }
-        Ok((removed, failures))
+        Ok((changed.names, failures))
     }
 
-    /// Sets metadata, after all other changes; paths are relative to the destination.
-    pub(super) async fn set_metadata(&self, mut changes: Vec<NewMetadata>) -> Result<(), CliError> {
+    /// Sets metadata, after all other changes; paths are relative to the destination. Directories that their owner may not
+    /// search are last, each after its content; all others do not wait for each other.
+    pub(super) async fn set_metadata(&self, changes: Vec<NewMetadata>) -> Result<(), CliError> {
+        let (mut changes, open) = closed_last(changes);
         let mut failures = Vec::new();
         match self.session {
             Some(session) => {
                 for change in &mut changes {
                     change.path = below(&self.to, &change.path);
                 }
-                let mut rest = &changes[..];
-                while !rest.is_empty() {
-                    let (now, later) = rest.split_at(portion(rest, |change| change.path.len()));
-                    rest = later;
-                    let changed = session.set_metadata(now.to_vec()).await?;
+                let (open, closed) = changes.split_at(open);
+                for (changes, at_once) in [(open, CHANGES_AT_ONCE), (closed, 1)] {
+                    let request = |now| {
+                        let session = session.clone();
+                        async move { session.set_metadata(now).await }
+                    };
+                    let changed =
+                        in_portions(changes, at_once, |it| it.path.len(), request).await?;
                     failures.extend(changed.failures.into_iter().map(|(_, failure)| failure));
                 }
             }
@@ -692,15 +678,6 @@ impl<'a> Trash<'a> {
 }
 
 /// Number of items for one request, of which each has this many bytes.
-fn portion<T>(items: &[T], size: impl Fn(&T) -> usize) -> usize {
-    let mut bytes = 0;
-    let fits = |item: &&T| {
-        bytes += size(item);
-        bytes <= BYTES_AT_ONCE
-    };
-    items.iter().take(PLACES_AT_ONCE).take_while(fits).count().max(1)
-}
-
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
