@@ -207,3 +207,28 @@ fn two_trees_are_compared_also_if_the_first_has_a_receipt_of_other_files() {
     expect_code(&output, 5);
     assert!(stderr(&output).contains("the two trees are compared"), "{}", stderr(&output));
 }
+
+#[test]
+fn a_ticket_for_uploads_alone_has_receipts_of_what_its_command_writes() {
+    let Some(bench) = bench(&["--state", "state"]) else { return };
+    let mut create = bench.sabul();
+    create.args(["ticket", "create", "drop", "--rights", "write,list", "-o", "drop"]);
+    expect_code(&run(create.args(["--state", "state"])), 0);
+    let url = bench.url("");
+    let copy =
+        ["cp", "-r", "src", &url, "--ticket", "drop", "--receipt", "r", "--receipt-key", "here"];
+    let again = [&copy[..], &["--again", "--no-resume"]].concat();
+    expect_code(&at(&bench, &copy), 0);
+    let root = bench.root("").to_str().unwrap().to_owned();
+    expect_code(&at(&bench, &["verify", "r", &root]), 0);
+    // The second command leaves out what is there.
+    fs::remove_dir_all(bench.path("r")).unwrap();
+    let output = at(&bench, &copy);
+    expect_code(&output, 5);
+    let text = stderr(&output);
+    assert!(text.contains("needs the right 'read'") && text.contains("--again"), "{text}");
+    assert!(!bench.path("r/receipt.json").exists());
+    fs::remove_dir_all(bench.path("r")).ok();
+    expect_code(&at(&bench, &again), 0);
+    expect_code(&at(&bench, &["verify", "r", &root]), 0);
+}

@@ -13,8 +13,9 @@ use super::entry_error::{read_failure, write_failure};
 use super::selection::{Selected, Selection};
 use super::source::{SourceSet, Walk};
 use super::tree::{Tree, unreadable};
+use crate::destination::Published;
 use crate::disk::{Disk, ReadFile};
-use crate::root::{Kind, LinkTarget};
+use crate::root::{Kind, LinkTarget, Metadata};
 
 /// Bytes of a file that are read at once.
 const READ_AT_ONCE: usize = 1 << 20;
@@ -81,6 +82,8 @@ pub struct ReceivedFiles {
     flushed: Option<u64>,
     /// Directory of the last file that was flushed alone.
     folder: Option<PathBuf>,
+    /// Only these files are read.
+    only: Option<Arc<Published>>,
 }
 
 impl ReceivedFiles {
@@ -102,7 +105,13 @@ impl ReceivedFiles {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => None,
             Err(error) => return Err(write_failure(place.as_os_str().as_bytes(), &error)),
         };
-        Ok(Self { tree, place, flushed, folder: None })
+        Ok(Self { tree, place, flushed, folder: None, only: None })
+    }
+
+    /// Reads only files that the session has written.
+    #[must_use]
+    pub fn only(self, only: Option<Arc<Published>>) -> Self {
+        Self { only, ..self }
     }
 
     /// Returns the size of a file in bytes.
@@ -127,7 +136,10 @@ impl ReceivedFiles {
         let place = self.place_of(path)?;
         let file = self.tree.open(&place)?;
         let bytes = place.as_os_str().as_bytes();
-        let device = file.metadata().map_err(|error| read_failure(bytes, &error))?.id.device;
+        let fail = |error: io::Error| read_failure(bytes, &error);
+        let found = file.metadata().map_err(fail)?;
+        self.check_written(&place, &found)?;
+        let device = found.id.device;
         if self.flushed != Some(device) {
             file.sync().map_err(|error| write_failure(bytes, &error))?;
             let folder = place.parent().map(Path::to_path_buf);
@@ -136,7 +148,23 @@ impl ReceivedFiles {
                 self.folder = folder;
             }
         }
-        read_file(&*file, &place, None, take).map(drop)
+        read_file(&*file, &place, None, take)?;
+        // Another process may have written meanwhile.
+        let now = file.metadata().map_err(|error| read_failure(bytes, &error))?;
+        self.check_written(&place, &now)
+    }
+
+    /// Refuses a file whose hash would show content to a user who may not read.
+    fn check_written(&self, place: &Path, file: &Metadata) -> Result<(), Failure> {
+        if self.only.as_ref().is_none_or(|published| published.has(file)) {
+            return Ok(());
+        }
+        let text = format!(
+            "'{}' was not written in this session, or was changed since; its hash needs the right 'read', which this \
+             key or ticket lacks: copy it again with --again --no-resume, or contact the listener's administrator",
+            Printable(place.as_os_str().as_bytes())
+        );
+        Err(Failure::new(FailureCode::Refused, text))
     }
 
     /// Flushes the remaining names.

@@ -9,6 +9,7 @@ mod claims;
 mod durable;
 mod links;
 mod place;
+mod published;
 mod resume;
 mod small;
 
@@ -40,6 +41,7 @@ use crate::root::{FileId, LinkTarget, RootDir, RootLink, RootPath};
 pub use place::Destination;
 pub(super) use place::make_all;
 use place::{Place, hold};
+pub use published::Published;
 pub(super) use resume::ResumeIndex;
 
 /// Maximum memory in bytes of directories that wait for their metadata, except directories in use. Ours: beyond this,

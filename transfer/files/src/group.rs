@@ -25,8 +25,9 @@ use super::part::Part;
 use super::pool::{FilePool, FolderCache, by_folder, join_same};
 use super::receive::CommitResult;
 use super::spelling::Spellings;
+use crate::destination::Published;
 use crate::disk::{Disk, DiskFile};
-use crate::root::{FileId, LinkTarget, RootPath};
+use crate::root::{FileId, LinkTarget, Metadata, RootPath};
 use crate::system::thread;
 
 /// Files in a group: a flush begins at the lower bound if no other flush is running, and waits for
@@ -117,6 +118,8 @@ pub(super) struct Group {
     /// Time at which the first item was added.
     since: Option<Duration>,
     own: OwnFiles,
+    /// Also remembers the files that get their names.
+    pub(super) published: Option<Arc<Published>>,
     pub(super) spellings: Spellings,
     committed: Vec<CommitResult>,
 }
@@ -135,6 +138,7 @@ impl Group {
             bytes: 0,
             since: None,
             own: OwnFiles::default(),
+            published: None,
             spellings: Spellings::default(),
             committed: Vec::new(),
         }
@@ -287,8 +291,26 @@ impl Group {
     /// Renames a complete file to its final name, whether or not its content is on the disk.
     pub(super) fn rename(&mut self, part: &mut Part) -> Result<(), EntryError> {
         give_name(&*self.disk, part, &self.spellings, |id| self.own.contains(id))?;
-        self.own.insert(part.id());
+        self.note_named(part);
         Ok(())
+    }
+
+    /// Records that this transfer has given the part its final name.
+    fn note_named(&mut self, part: &Part) {
+        self.own.insert(part.id());
+        if let Some(published) = &self.published
+            && let Ok(file) = self.disk.stat(part.target(), LinkTarget::Itself)
+            && file.id == part.id()
+        {
+            published.note(&file);
+        }
+    }
+
+    /// Records a further name of a file, which changes the time of its last change.
+    pub(super) fn note_linked(&self, before: &Metadata, now: &Metadata) {
+        if let Some(published) = self.published.as_ref().filter(|it| it.has(before)) {
+            published.note(now);
+        }
     }
 
     /// Renames complete files to their final names, folder by folder.
@@ -312,7 +334,7 @@ impl Group {
         let all: Vec<_> = self.pool.each(folders, 1, in_folder).into_iter().flatten().collect();
         for (verified, result) in &all {
             if result.is_ok() {
-                self.own.insert(verified.part.id());
+                self.note_named(&verified.part);
             }
         }
         all
@@ -561,7 +583,7 @@ struct OwnFiles {
 
 impl OwnFiles {
     fn contains(&self, id: FileId) -> bool {
-        self.known.contains(&short(id))
+        self.known.contains(&short(id, &[]))
     }
 
     fn insert(&mut self, id: FileId) {
@@ -570,15 +592,17 @@ impl OwnFiles {
             self.known.clear();
             self.has_dropped = true;
         }
-        self.known.insert(short(id));
+        self.known.insert(short(id, &[]));
     }
 }
 
-fn short(id: FileId) -> u64 {
+/// Hash of a file's identity and of other facts.
+pub(super) fn short(id: FileId, more: &[[u8; 8]]) -> u64 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&id.device.to_le_bytes());
     hasher.update(&id.inode.to_le_bytes());
     hasher.update(&id.born_ns.to_le_bytes());
+    hasher.update(more.as_flattened());
     let mut bytes = [0; 8];
     hasher.finalize_xof().fill(&mut bytes);
     u64::from_le_bytes(bytes)

@@ -63,7 +63,7 @@ pub use chmod::Chmod;
 pub use compare::{CompareOptions, Comparison, Difference};
 pub use counts::Counts;
 pub use delta::{Chunked, DELTA_FROM, Matches, NewFile};
-pub use destination::{Destination, FileReceiver, FileSink, local_destination};
+pub use destination::{Destination, FileReceiver, FileSink, Published, local_destination};
 pub use entry_error::{EntryError, MAX_KEPT_FAILURES};
 pub use followed::Awaited;
 pub use gate::Gate;

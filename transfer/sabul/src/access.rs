@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sabul_content::Printable;
 use sabul_files::root::{RootDir, RootPath};
-use sabul_keys::{AuthorizedKeys, Grant, NamedTickets};
+use sabul_keys::{AuthorizedKeys, Grant, NamedTickets, Right};
 use sabul_wire::control::{Failure, FailureCode};
 
 use crate::passes::Pass;
@@ -61,6 +61,11 @@ impl User {
     /// The holder of a ticket of this name.
     pub(crate) fn of_ticket(ticket: &str, grant: Arc<Grant>) -> Self {
         Self { name: format!("{TICKET}{ticket}"), grant, pass: None }
+    }
+
+    /// Whether the user may read content.
+    pub(crate) fn may_read(&self) -> bool {
+        self.grant.rights.allow(Right::Read)
     }
 
     /// Opens the part of the served directory that the user may access, which may block.

@@ -47,6 +47,7 @@ use files::Prepared;
 pub use files::{GetRequest, PutRequest};
 pub use listing::{ChangeRequest, Changed, Listing, ListingRequest};
 pub(crate) use opening::Opening;
+use opening::{crowded, take_number};
 use pending::{Pending, refused};
 use requested::{Extras, RequestGate, RequestedEntries};
 use sabul_files::disk::Disk;
@@ -151,8 +152,19 @@ impl Session {
         );
         control.send(first);
         let flows = Some(RequestFlows::new());
+        let published = user.as_ref().filter(|user| !user.may_read()).map(|_| Arc::default());
         let inner = Inner {
-            cx: Context { machine, side, connection, control, router, endpoint, flows, user },
+            cx: Context {
+                machine,
+                side,
+                connection,
+                control,
+                router,
+                endpoint,
+                flows,
+                user,
+                published,
+            },
             next_number: Mutex::new(own_parity),
             requests: tokio::sync::Mutex::new(requests),
             peer,
@@ -681,18 +693,6 @@ impl Session {
             bridge.close().await;
         }
     }
-}
-
-fn crowded() -> String {
-    format!("{FILE_TRANSFERS_MAX} transfers are under way in this session; wait for one to end")
-}
-
-fn take_number(next: &mut u32) -> Result<u32, Error> {
-    let after = next.checked_add(2).ok_or_else(|| {
-        let why = "this session has used up its numbers for transfers";
-        Error::impossible("another transfer", why, "connect anew")
-    })?;
-    Ok(std::mem::replace(next, after))
 }
 
 /// Request of the peer. Dropping a request refuses it.

@@ -152,12 +152,13 @@ impl FileSink {
         let first = self.place.target_path(target).ok_or_else(refuse)?;
         let is_ours =
             |found: &Metadata| found.kind == Kind::File && self.group.may_have_made(found.id);
-        let id = match self.disk.stat(&first, LinkTarget::Itself) {
-            Ok(found) if is_ours(&found) => found.id,
+        let before = match self.disk.stat(&first, LinkTarget::Itself) {
+            Ok(found) if is_ours(&found) => found,
             Ok(_) => return Err(refuse()),
             Err(error) if error.is_not_found() => return Err(refuse()),
             Err(error) => return Err(error.into()),
         };
+        let id = before.id;
         match there {
             None => self.disk.make_hard_link(&first, path)?,
             Some(there) if there.id == id => return Ok(()),
@@ -168,7 +169,10 @@ impl FileSink {
         }
         // Another process may have replaced the file meanwhile; its file must not be shared.
         match self.disk.stat(path, LinkTarget::Itself) {
-            Ok(made) if made.id == id => Ok(()),
+            Ok(made) if made.id == id => {
+                self.group.note_linked(&before, &made);
+                Ok(())
+            }
             _ => {
                 let _ = self.disk.remove_file(path);
                 Err(refuse())

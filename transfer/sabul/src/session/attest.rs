@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use sabul_content::Printable;
 use sabul_files::disk::Disk;
-use sabul_files::{ReceivedFiles, SentFiles, SourceSet};
+use sabul_files::{Published, ReceivedFiles, SentFiles, SourceSet};
 use sabul_receipt::{FileHasher, FileHashes, Manifests, Party, Role, Signer, Statement};
 use sabul_wire::control::{self, Failure, FailureCode, HashedFile, Message, Part, ToHash};
 use tokio::sync::oneshot;
@@ -313,6 +313,7 @@ impl AttestRequest {
             signer,
         };
         let block_bytes = open.channel.block_bytes;
+        let published = cx.published.clone();
         drop(self);
         let begun = Arc::<AtomicBool>::default();
         let begins = Arc::clone(&begun);
@@ -320,7 +321,7 @@ impl AttestRequest {
             // Nothing is read or flushed before the first message.
             let files = || {
                 begins.store(true, Ordering::Release);
-                files_of(part, disk, places, archive)
+                files_of(part, disk, places, archive, published)
             };
             let result = answering.all(files, stop);
             // The message ends the request at both ends.
@@ -357,6 +358,7 @@ fn files_of(
     disk: Option<Arc<dyn Disk>>,
     places: Vec<Vec<u8>>,
     archive: bool,
+    published: Option<Arc<Published>>,
 ) -> Result<AttestedFiles, Failure> {
     match (part, disk) {
         (Part::Sender, disk) => {
@@ -369,7 +371,7 @@ fn files_of(
         }
         (Part::Receiver, disk) => {
             let place = places.into_iter().next().unwrap_or_default();
-            Ok(AttestedFiles::Received(ReceivedFiles::new(disk, place)?))
+            Ok(AttestedFiles::Received(ReceivedFiles::new(disk, place)?.only(published)))
         }
     }
 }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use sabul_files::disk::Disk;
 use sabul_files::store::{self, StoreReceiver};
 use sabul_files::{Destination, FileReceiver, SourceSet, local_destination};
-use sabul_keys::Right;
 use sabul_wire::control::{self, Expected, Failure, Open};
 
 use super::pending::Pending;
 use super::selected::ReceivedNames;
+use crate::access::User;
 use crate::config::Direction;
 use crate::error::Error;
 use crate::transfer::{Resume, Transfer, Work};
@@ -103,7 +103,8 @@ impl PutRequest {
             return Err(Error::Cancelled);
         };
         // A user who may not read could otherwise guess content.
-        let may_keep = self.pending.user().is_none_or(|user| user.grant.rights.allow(Right::Read));
+        let may_keep = self.pending.user().is_none_or(User::may_read);
+        let published = self.pending.cx.published.clone();
         // A sender that does not resume ignores the reported partial data.
         let resume = true;
         let open = move || {
@@ -119,7 +120,7 @@ impl PutRequest {
                 may_keep,
                 expected,
             };
-            FileReceiver::new(disk, &destination, transfer)
+            FileReceiver::new(disk, &destination, transfer).map(|found| found.noting(published))
         };
         let receiver = self.pending.cx.endpoint.file_call(open).await.and_then(|opened| opened);
         self.pending

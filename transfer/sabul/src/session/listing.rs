@@ -12,9 +12,10 @@ use sabul_wire::control::{
 };
 use tokio::sync::{mpsc, oneshot};
 
+use super::Session;
 use super::chunks::{ChunkList, send_chunks, unpack_chunks};
+use super::opening::take_number;
 use super::pending::Pending;
-use super::{Session, take_number};
 use crate::config::{Direction, TransferOptions};
 use crate::control::{Bulk, Control, Event, Input, Intake, Mailbox};
 use crate::error::Error;

@@ -20,7 +20,7 @@ pub(super) fn denied(user: Option<&User>, request: &Request) -> Option<String> {
         }
         Request::List { options, .. } if options.reads_content() => &[Right::Read],
         Request::List { .. } => &[Right::List],
-        // The hashes of files are also part of a listing.
+        // Without the right to read, the answer has only files that the session has written.
         Request::Attest { .. } => &[Right::Write, Right::List],
         Request::Measure { .. } => &[Right::Measure],
         // The application that answers a stream checks the rights.

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use sabul_files::Rules;
+use sabul_files::{Published, Rules};
 use sabul_udp::SocketOptions;
 use sabul_wire::control::{Failure, Rule};
 
@@ -101,6 +101,8 @@ pub(crate) struct Context {
     pub(crate) flows: Option<RequestFlows>,
     /// The peer, if authenticated by a key or a named ticket.
     pub(crate) user: Option<Arc<User>>,
+    /// Files that the peer has written here, if its user may write and not read.
+    pub(crate) published: Option<Arc<Published>>,
 }
 
 impl Context {

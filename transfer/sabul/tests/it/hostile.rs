@@ -6,6 +6,7 @@ mod cancelled;
 mod listener;
 mod messages;
 mod peer;
+mod receipts;
 mod sender;
 
 use std::env;
