@@ -163,7 +163,10 @@ fn is_allowed(allowed: &str, role: Role, key: Fingerprint) -> bool {
     allowed.lines().any(|line| {
         let mut words = line.split_ascii_whitespace();
         let principals = words.next().unwrap_or_default();
-        let is_named = principals.split(',').any(|name| name == role.name() || name == "*");
+        // Negations are not evaluated, so such a line allows nothing.
+        let is_text = principals.starts_with('#') || principals.contains('!');
+        let is_named =
+            !is_text && principals.split(',').any(|name| name == role.name() || name == "*");
         let words: Vec<&str> = words.collect();
         let at = words
             .iter()
@@ -373,6 +376,21 @@ mod tests {
         assert!(is_allowed("") && is_allowed("NAMESPACES=\"sabul-receipt@v1\""));
         for options in ["NAMESPACES=\"git\"", "CERT-AUTHORITY", "Valid-Before=\"20200101\""] {
             assert!(!is_allowed(options), "{options}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_commented_out_or_excluded_is_not_allowed() {
+        let key =
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILM+rvN+ot98qgEN796jTiQfZfG1KaT0PtFDJ/XFSqti";
+        let print = Fingerprint::of_line(key).unwrap();
+        let is_allowed =
+            |principals: &str| is_allowed(&format!("{principals} {key}"), Role::Receiver, print);
+        assert!(is_allowed("sender,receiver") && is_allowed("  *"));
+        for principals in
+            ["#sender,receiver", " #x,*", "# receiver", "!receiver,*", "*,!rec*", "sender"]
+        {
+            assert!(!is_allowed(principals), "{principals}");
         }
     }
 
