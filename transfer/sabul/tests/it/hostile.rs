@@ -8,6 +8,7 @@ mod messages;
 mod peer;
 mod receipts;
 mod sender;
+mod udp;
 
 use std::env;
 use std::fs;
