@@ -3,7 +3,7 @@
 //! An order is one JSON document in the stream [`ORDER`] to the server. The answer is the stream [`ANSWER`] from the
 //! server: lines of JSON. The client first orders a ticket for one copy from one server, and then the copy from the other.
 
-use sabul::files::Rule;
+use sabul::files::{Rule, RuleKind};
 use sabul::settings::Carrier;
 use sabul::{Policy, TransferOptions};
 use sabul_units::{Bytes, Rate};
@@ -17,6 +17,8 @@ pub(crate) const ANSWER: &str = "sabul.answer.1";
 pub(crate) const ORDER_MAX: u64 = 256 << 10;
 /// Ours: most rules of an order; the server compiles them.
 const RULES_MAX: usize = 1000;
+/// Longest pattern of a rule in bytes, as in the protocol.
+const PATTERN_MAX: usize = 1024;
 
 /// An order. It has no `Debug`, because the ticket is a secret.
 #[derive(Serialize, Deserialize)]
@@ -63,7 +65,15 @@ pub(crate) struct FileSettings {
     resume: bool,
     read_back: bool,
     growing: bool,
-    rules: Vec<Rule>,
+    rules: Vec<OrderRule>,
+}
+
+/// A rule for names. The form of a [`Rule`] on the wire cannot be read from JSON.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OrderRule {
+    kind: RuleKind,
+    pattern: Vec<u8>,
 }
 
 /// Settings of the channel.
@@ -95,7 +105,11 @@ impl FileSettings {
             resume: options.resume,
             read_back: options.read_back,
             growing: options.growing,
-            rules: options.rules.clone(),
+            rules: options
+                .rules
+                .iter()
+                .map(|Rule { kind, pattern }| OrderRule { kind: *kind, pattern: pattern.clone() })
+                .collect(),
         }
     }
 }
@@ -136,6 +150,12 @@ impl CopyOrder {
                 files.rules.len()
             ));
         }
+        if files.rules.iter().any(|rule| rule.pattern.len() > PATTERN_MAX) {
+            return Err(format!("the order has a pattern of more than {PATTERN_MAX} bytes"));
+        }
+        let rules = files.rules.iter();
+        let rules: Vec<_> =
+            rules.map(|it| Rule { kind: it.kind, pattern: it.pattern.clone() }).collect();
         Ok(TransferOptions::default()
             .controller(channel.cc.clone())
             .controller_params(channel.cc_params.clone())
@@ -152,7 +172,7 @@ impl CopyOrder {
             .resume(files.resume)
             .read_back(files.read_back)
             .growing(files.growing)
-            .rules(files.rules.clone()))
+            .rules(rules))
     }
 
     /// Whether the destination is written as a directory.
@@ -175,6 +195,7 @@ mod tests {
             .rate_limit(Rate(7))
             .carrier(Carrier::Tcp)
             .preserve(true)
+            .rules(vec![Rule { kind: RuleKind::Exclude, pattern: b"*.o\xff".to_vec() }])
             .sync(false);
         let order = Order::Send(Box::new(CopyOrder {
             ticket: "secret".to_owned(),

@@ -114,6 +114,19 @@ fn the_destination_dials_if_the_source_may_not() {
 }
 
 #[test]
+fn rules_for_names_hold_between_servers() {
+    for (from, to) in [(&DIAL[..], &[][..]), (&[], &DIAL)] {
+        let pair = Pair::new(from, to);
+        fs::create_dir(pair.from.root("run")).unwrap();
+        fs::write(pair.from.root("run/x"), "x").unwrap();
+        fs::write(pair.from.root("run/y.o"), "y").unwrap();
+        let output = run(&mut pair.cp(&["-r", "--exclude", "*.o"], "run", ""));
+        expect_words(&output, 0, &["1 file"]);
+        assert_eq!(files_below(&pair.to.root("run")).len(), 1);
+    }
+}
+
+#[test]
 fn a_server_dials_only_with_permission_and_only_permitted_addresses() {
     for (flags, part) in [
         (&[][..], "this server dials no other server"),
