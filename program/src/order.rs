@@ -186,6 +186,8 @@ impl CopyOrder {
 
 #[cfg(test)]
 mod tests {
+    use sabul_units::{Random as _, SeededRandom};
+
     use super::*;
 
     #[test]
@@ -216,5 +218,62 @@ mod tests {
         }
         let unknown = text.replace("\"recursive\"", "\"unknown\":1,\"recursive\"");
         assert!(serde_json::from_str::<Order>(&unknown).is_err());
+    }
+
+    /// Reads an order as a server does, up to its options. Returns whether it is one.
+    fn is_order(text: &[u8]) -> bool {
+        match serde_json::from_slice::<Order>(text) {
+            Ok(Order::Send(order) | Order::Fetch(order)) => {
+                let _ = (order.is_into_directory(), order.ticket.parse::<sabul::Ticket>());
+                order.options().is_ok()
+            }
+            Ok(Order::AdmitPut(_) | Order::AdmitGet(_)) => true,
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                false
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_an_order_or_an_error() {
+        let options = TransferOptions::default();
+        let copy = CopyOrder {
+            ticket: "sabul1-AAAA".to_owned(),
+            sources: vec!["a".to_owned(), "b/".to_owned()],
+            recursive: true,
+            destination: String::new(),
+            files: FileSettings::of(&options),
+            channel: ChannelSettings::of(&options).unwrap(),
+        };
+        let valid = [
+            Order::Send(Box::new(copy.clone())),
+            Order::Fetch(Box::new(copy)),
+            Order::AdmitPut("a".to_owned()),
+            Order::AdmitGet(vec!["a".to_owned()]),
+        ];
+        let valid = valid.map(|order| serde_json::to_vec(&order).unwrap());
+        assert!(valid.iter().all(|text| is_order(text)));
+        let pieces: [&[u8]; 12] = [
+            b"{", b"}", b"[", b"]", b"\"", b"\\ud800", b"1e999", b"-0", b"null", b"\xff", b":",
+            b",",
+        ];
+        let mut random = SeededRandom::new(1);
+        let mut below = |end: usize| usize::try_from(random.below(end as u64)).unwrap();
+        for _ in 0..20_000 {
+            let mut text = valid[below(4)].clone();
+            for _ in 0..=below(4) {
+                let at = below(text.len());
+                let end = (at + below(9)).min(text.len());
+                let piece = pieces[below(12)];
+                match below(4) {
+                    0 => drop(text.splice(at..at, piece.repeat(1 + below(200)))),
+                    1 => drop(text.splice(at..end, piece.iter().copied())),
+                    2 => text[at] = u8::try_from(below(256)).unwrap(),
+                    _ => text.extend_from_within(at..end),
+                }
+            }
+            is_order(&text);
+        }
     }
 }
