@@ -92,6 +92,12 @@ impl OrderDesk {
                 "this server dials no other server; 'sabul serve --dial ADDR,..' permits that",
             ));
         };
+        // An introducer chooses the addresses to which its caller sends datagrams.
+        if ticket.introduction().is_some() {
+            return Err(refused(
+                "this server dials no server through an introducer; give a ticket with the server's own address",
+            ));
+        }
         let addresses = ticket.addresses().iter().filter_map(|it| it.parse::<SocketAddr>().ok());
         let addresses: Vec<_> = addresses.filter(|address| dial.allow(address.ip())).collect();
         if addresses.is_empty() {

@@ -18,6 +18,7 @@ mod lab_namespaces;
 mod left_out;
 mod lists;
 mod model;
+mod orders;
 mod perf_and_demo;
 mod pressure;
 mod progress;
