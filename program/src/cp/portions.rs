@@ -16,11 +16,11 @@ const PORTION_MIN: usize = 32;
 const BYTES_AT_ONCE: usize = 128 << 10;
 
 /// Requests changes in portions, so many at the same time. Failures have the number of their item.
-pub(super) async fn in_portions<T: Clone, F>(
+pub(super) async fn in_portions<T, F>(
     items: &[T],
     at_once: usize,
     size: impl Fn(&T) -> usize,
-    request: impl Fn(Vec<T>) -> F,
+    request: impl Fn(&[T]) -> F,
 ) -> Result<Changed, CliError>
 where
     F: Future<Output = Result<Changed, sabul::Error>> + Send + 'static,
@@ -32,7 +32,7 @@ where
         while at < items.len() && tasks.len() < at_once {
             let rest = &items[at..items.len().min(at + share)];
             let (from, now) = (at, portion(rest, &size));
-            let changed = request(rest[..now].to_vec());
+            let changed = request(&rest[..now]);
             tasks.spawn(async move { (from, changed.await) });
             at += now;
         }
@@ -71,8 +71,8 @@ mod tests {
         {
             let items: Vec<usize> = (0..count).collect();
             let taken = Mutex::new(Vec::new());
-            let request = |now: Vec<usize>| {
-                taken.lock().unwrap().push(now.clone());
+            let request = |now: &[usize]| {
+                taken.lock().unwrap().push(now.to_vec());
                 let mut changed = Changed::default();
                 changed.names = now.len() as u64;
                 let failed = now.iter().enumerate().filter(|(_, item)| *item % 70 == 69);
@@ -93,7 +93,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_invalid_number_from_the_peer_is_no_overflow() {
-        let request = |_| async {
+        let request = |_: &[i32]| async {
             let mut changed = Changed::default();
             changed.failures.push((usize::MAX, Failure::new(FailureCode::Refused, String::new())));
             Ok(changed)

@@ -430,12 +430,12 @@ impl Target<'_> {
         let place = |(path, facts): &&(Vec<u8>, Facts)| {
             (below(&self.to, path), Facts { hash: None, ..*facts })
         };
-        let places: Vec<_> = entries.iter().map(place).collect();
-        let request = |now| {
-            let session = session.clone();
-            async move { session.remove_compared(now).await }
+        let size = |(path, _): &&(Vec<u8>, Facts)| below(&self.to, path).len();
+        let request = |now: &[&(Vec<u8>, Facts)]| {
+            let (session, places) = (session.clone(), now.iter().map(place).collect());
+            async move { session.remove_compared(places).await }
         };
-        let changed = in_portions(&places, at_once, |(path, _)| path.len(), request).await?;
+        let changed = in_portions(entries, at_once, size, request).await?;
         for (index, failure) in changed.failures {
             if let Some((_, facts)) = entries.get(index) {
                 failures.push(failed(*facts, failure));
@@ -456,8 +456,8 @@ impl Target<'_> {
                 }
                 let (open, closed) = changes.split_at(open);
                 for (changes, at_once) in [(open, CHANGES_AT_ONCE), (closed, 1)] {
-                    let request = |now| {
-                        let session = session.clone();
+                    let request = |now: &[NewMetadata]| {
+                        let (session, now) = (session.clone(), now.to_vec());
                         async move { session.set_metadata(now).await }
                     };
                     let changed =
