@@ -13,8 +13,8 @@ use super::entry_error::{read_failure, write_failure};
 use super::selection::{Selected, Selection};
 use super::source::{SourceSet, Walk};
 use super::tree::{Tree, unreadable};
-use crate::destination::Published;
 use crate::disk::{Disk, ReadFile};
+use crate::published::Published;
 use crate::root::{Kind, LinkTarget, Metadata};
 
 /// Bytes of a file that are read at once.

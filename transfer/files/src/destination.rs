@@ -9,7 +9,6 @@ mod claims;
 mod durable;
 mod links;
 mod place;
-mod published;
 mod resume;
 mod small;
 
@@ -37,11 +36,11 @@ use super::pool::{FilePool, SMALL_BYTES};
 use super::receive::{Commit, CommitResult, Left, Receiver, Sink};
 use crate::acl;
 use crate::disk::{Disk, DiskFile};
+use crate::published::Published;
 use crate::root::{FileId, LinkTarget, RootDir, RootLink, RootPath};
 pub use place::Destination;
 pub(super) use place::make_all;
 use place::{Place, hold};
-pub use published::Published;
 pub(super) use resume::ResumeIndex;
 
 /// Maximum memory in bytes of directories that wait for their metadata, except directories in use. Ours: beyond this,
@@ -56,6 +55,13 @@ const SEARCHED_MAX: usize = 4096;
 pub type FileReceiver = Receiver<FileSink>;
 
 impl FileReceiver {
+    /// Also remembers the written files here.
+    #[must_use]
+    pub fn noting(mut self, published: Option<Arc<Published>>) -> Self {
+        self.sink_mut().group.published = published;
+        self
+    }
+
     /// Creates a receiver for a destination below the root of `disk`.
     ///
     /// # Errors

@@ -25,8 +25,8 @@ use super::part::Part;
 use super::pool::{FilePool, FolderCache, by_folder, join_same};
 use super::receive::CommitResult;
 use super::spelling::Spellings;
-use crate::destination::Published;
 use crate::disk::{Disk, DiskFile};
+use crate::published::{Published, short};
 use crate::root::{FileId, LinkTarget, Metadata, RootPath};
 use crate::system::thread;
 
@@ -594,16 +594,4 @@ impl OwnFiles {
         }
         self.known.insert(short(id, &[]));
     }
-}
-
-/// Hash of a file's identity and of other facts.
-pub(super) fn short(id: FileId, more: &[[u8; 8]]) -> u64 {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&id.device.to_le_bytes());
-    hasher.update(&id.inode.to_le_bytes());
-    hasher.update(&id.born_ns.to_le_bytes());
-    hasher.update(more.as_flattened());
-    let mut bytes = [0; 8];
-    hasher.finalize_xof().fill(&mut bytes);
-    u64::from_le_bytes(bytes)
 }

@@ -33,6 +33,9 @@ use crate::root::{RootDir, RootLink};
 
 const TRANSFER: u32 = 7;
 
+/// Runs with a block.
+type OnBlock = Box<dyn FnMut(&[u8])>;
+
 /// Outlet that records the sender's output.
 #[derive(Default)]
 struct Record {
@@ -45,7 +48,7 @@ struct Record {
     /// Runs when the first entry is announced, before any content is read.
     after_first: Option<Box<dyn FnMut()>>,
     /// Runs before each block is taken, with the block.
-    before_block: Option<Box<dyn FnMut(&[u8])>>,
+    before_block: Option<OnBlock>,
 }
 
 impl Outlet for Record {

@@ -4,6 +4,7 @@ mod answered;
 mod attest;
 mod chunks;
 mod files;
+mod limits;
 mod listing;
 mod opening;
 mod pending;
@@ -45,9 +46,9 @@ use crate::transfer::{
 pub use attest::{AttestRequest, Attestation, AttestedFiles};
 use files::Prepared;
 pub use files::{GetRequest, PutRequest};
+use limits::{FILE_TRANSFERS_MAX, crowded, take_number};
 pub use listing::{ChangeRequest, Changed, Listing, ListingRequest};
 pub(crate) use opening::Opening;
-use opening::{crowded, take_number};
 use pending::{Pending, refused};
 use requested::{Extras, RequestGate, RequestedEntries};
 use sabul_files::disk::Disk;
@@ -63,8 +64,6 @@ pub use streams::{
     MeasureRequest, ServedFiles, StreamAnswer, StreamRequest, StreamService, Streams,
 };
 
-/// Most concurrent file requests of a peer that [`Session::serve`] runs.
-const FILE_TRANSFERS_MAX: usize = 16;
 /// Polling interval of the first transfer in the queue for memory: the limit of open files may have grown.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long [`Session::close`] waits until the last message is written.

@@ -59,7 +59,6 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("transfer/sabul/src/session.rs", "request_files", 74),
     ("transfer/sabul/src/session.rs", "serve_on", 76),
     ("transfer/sabul/src/session/attest.rs", "all", 74),
-    ("transfer/sabul/src/session/attest.rs", "answer", 63),
     ("transfer/sabul/src/transfer/progress.rs", "ProgressState", 25),
     ("transfer/sabul/src/transfer/run.rs", "Run", 16),
     ("transfer/sabul/src/transfer/run.rs", "execute", 68),

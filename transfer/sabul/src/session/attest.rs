@@ -289,14 +289,9 @@ impl AttestRequest {
         else {
             return refuse(&cx, &mailbox, other_way());
         };
-        let signer = match signing {
-            _ if !signed => None,
-            Signing::Key(signer) => Some(Arc::clone(signer)),
-            Signing::Missing(why) => return refuse(&cx, &mailbox, refused(why.clone())),
-            Signing::Never => {
-                let text = "the listener signs no receipts; 'sabul serve --receipt-key FILE' does";
-                return refuse(&cx, &mailbox, refused(text));
-            }
+        let signer = match signed.then(|| signer_of(signing)).transpose() {
+            Ok(signer) => signer,
+            Err(failure) => return refuse(&cx, &mailbox, failure),
         };
         let (transfer, bulk) = (mailbox.number, cx.control.bulk(&mailbox));
         let (nothing, gone) = std::sync::mpsc::channel();
@@ -337,6 +332,17 @@ impl AttestRequest {
                 Ok(())
             }
             result => result,
+        }
+    }
+}
+
+/// Returns the key that signs receipts.
+fn signer_of(signing: &Signing) -> Result<Arc<Signer>, Failure> {
+    match signing {
+        Signing::Key(signer) => Ok(Arc::clone(signer)),
+        Signing::Missing(why) => Err(refused(why.clone())),
+        Signing::Never => {
+            Err(refused("the listener signs no receipts; 'sabul serve --receipt-key FILE' does"))
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Session;
 use super::chunks::{ChunkList, send_chunks, unpack_chunks};
-use super::opening::take_number;
+use super::limits::take_number;
 use super::pending::Pending;
 use crate::config::{Direction, TransferOptions};
 use crate::control::{Bulk, Control, Event, Input, Intake, Mailbox};

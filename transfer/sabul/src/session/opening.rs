@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use sabul_wire::control::Message;
 
-use super::FILE_TRANSFERS_MAX;
 use crate::access::User;
 use crate::control::Succession;
-use crate::error::Error;
 use crate::seal::Suite;
 
 /// First message of this end and its choices.
@@ -27,16 +25,4 @@ impl Opening {
     pub(crate) const fn of_connector(first: Message, succession: Succession) -> Self {
         Self { first, suite: None, user: None, succession }
     }
-}
-
-pub(super) fn crowded() -> String {
-    format!("{FILE_TRANSFERS_MAX} transfers are under way in this session; wait for one to end")
-}
-
-pub(super) fn take_number(next: &mut u32) -> Result<u32, Error> {
-    let after = next.checked_add(2).ok_or_else(|| {
-        let why = "this session has used up its numbers for transfers";
-        Error::impossible("another transfer", why, "connect anew")
-    })?;
-    Ok(std::mem::replace(next, after))
 }

@@ -1,11 +1,9 @@
 //! Files that a session has written, for a user who may not read.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use super::FileReceiver;
-use crate::group::short;
-use crate::root::{Kind, Metadata};
+use crate::root::{FileId, Kind, Metadata};
 
 /// Ours: most files that are remembered. Further files count as not written.
 const FILES_MAX: usize = 1 << 22;
@@ -38,11 +36,14 @@ fn state(file: &Metadata) -> u64 {
     short(file.id, &[file.size.to_le_bytes(), time[0], time[1]])
 }
 
-impl FileReceiver {
-    /// Also remembers the written files here.
-    #[must_use]
-    pub fn noting(mut self, published: Option<Arc<Published>>) -> Self {
-        self.sink_mut().group.published = published;
-        self
-    }
+/// Hash of a file's identity and of other facts.
+pub(super) fn short(id: FileId, more: &[[u8; 8]]) -> u64 {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&id.device.to_le_bytes());
+    hasher.update(&id.inode.to_le_bytes());
+    hasher.update(&id.born_ns.to_le_bytes());
+    hasher.update(more.as_flattened());
+    let mut bytes = [0; 8];
+    hasher.finalize_xof().fill(&mut bytes);
+    u64::from_le_bytes(bytes)
 }
