@@ -23,6 +23,7 @@ use super::names::Names;
 use super::narrow::Narrowing;
 use super::outcome::Outcome;
 use super::plan::Plan;
+use super::portions::CHANGES_AT_ONCE;
 use super::report::Recorder;
 use super::sides::Sides;
 use super::summary::{entries, name_way, print_failures};
@@ -85,7 +86,9 @@ fn narrowing(plan: &Plan, session: &Session, tops: Option<&Arc<TopsReader>>) -> 
                 Some(tops) => tops.get().await?.id(),
                 None => None,
             };
-            let set = Target::of(&plan, &session, false, [id, None]).set_metadata(changes).await;
+            // Several calls of this function run at the same time, and a server limits the requests of a session.
+            let target = Target::of(&plan, &session, false, [id, None]);
+            let set = target.set_metadata(changes, 1).await;
             // Without a receiver the comparison is over.
             let _ = done.send(());
             set
@@ -380,7 +383,7 @@ async fn adjust(
         seen: recognized(source, old),
     };
     let target = Target::of(&place, session, false, [None; 2]);
-    target.set_metadata(adjusted.iter().map(change).collect()).await
+    target.set_metadata(adjusted.iter().map(change).collect(), CHANGES_AT_ONCE).await
 }
 
 /// Writes the receipt of a copy without failures, if one is requested.

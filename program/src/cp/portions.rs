@@ -9,7 +9,7 @@ use crate::error::CliError;
 
 /// Entries and bytes of names in one request.
 const PLACES_AT_ONCE: usize = 1000;
-/// Requests for changes at the same time. Ours: as for renames.
+/// Requests for changes at the same time. Ours: half of what a server permits a session, as for renames.
 pub(super) const CHANGES_AT_ONCE: usize = 8;
 /// Least entries of a request for changes, if there are more. Ours: fewer do not save an RTT.
 const PORTION_MIN: usize = 32;

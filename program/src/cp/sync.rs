@@ -296,7 +296,7 @@ impl Sync {
         let Some((source, old)) = tops.source.zip(tops.destination) else { return Ok(()) };
         let Some(mode) = self.options.narrowed(&source, &old) else { return Ok(()) };
         let target = Target::of(plan, session, false, [tops.id(), None]);
-        if target.set_metadata(vec![narrowed(Vec::new(), &old, mode)]).await.is_ok() {
+        if target.set_metadata(vec![narrowed(Vec::new(), &old, mode)], 1).await.is_ok() {
             reader.narrowed(mode);
         }
         Ok(())
@@ -338,7 +338,7 @@ impl Sync {
             owner: self.options.owners.then_some(Owner { user: facts.owner, group: facts.group }),
             seen: recognized(facts, &seen),
         };
-        target.set_metadata(entries.chain(top).map(change).collect()).await
+        target.set_metadata(entries.chain(top).map(change).collect(), CHANGES_AT_ONCE).await
     }
 }
 
@@ -445,8 +445,12 @@ impl Target<'_> {
     }
 
     /// Sets metadata, after all other changes; paths are relative to the destination. Directories that their owner may not
-    /// search are last, each after its content; all others do not wait for each other.
-    pub(super) async fn set_metadata(&self, changes: Vec<NewMetadata>) -> Result<(), CliError> {
+    /// search are last, each after its content; the others are in so many requests at the same time.
+    pub(super) async fn set_metadata(
+        &self,
+        changes: Vec<NewMetadata>,
+        at_once: usize,
+    ) -> Result<(), CliError> {
         let (mut changes, open) = closed_last(changes);
         let mut failures = Vec::new();
         match self.session {
@@ -455,7 +459,7 @@ impl Target<'_> {
                     change.path = below(&self.to, &change.path);
                 }
                 let (open, closed) = changes.split_at(open);
-                for (changes, at_once) in [(open, CHANGES_AT_ONCE), (closed, 1)] {
+                for (changes, at_once) in [(open, at_once), (closed, 1)] {
                     let request = |now: &[NewMetadata]| {
                         let (session, now) = (session.clone(), now.to_vec());
                         async move { session.set_metadata(now).await }
@@ -677,7 +681,6 @@ impl<'a> Trash<'a> {
     }
 }
 
-/// Number of items for one request, of which each has this many bytes.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
