@@ -16,7 +16,7 @@ use sabul_wire::{
 use tokio::net::UdpSocket;
 
 use super::peer::{Client, block, file, get, last, open, put, receive, say};
-use super::{MEMORY_MAX, resident, run, serving_at};
+use super::{MEMORY_MAX, is_alone, resident, run, serving_at};
 
 /// Longest time until a lie ends the transfer.
 const PROMPT: Duration = Duration::from_secs(8);
@@ -227,6 +227,9 @@ async fn reason(client: &mut Client) -> Option<String> {
 
 #[test]
 fn a_report_that_lies_ends_the_transfer() {
+    if !is_alone("hostile::udp::a_report_that_lies_ends_the_transfer") {
+        return;
+    }
     run(async {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("big"), vec![7; 64 << 20]).unwrap();
@@ -287,6 +290,9 @@ fn packets() -> Vec<(&'static str, Vec<Packet>)> {
 
 #[test]
 fn data_that_contradicts_itself_ends_its_transfer_and_nothing_else() {
+    if !is_alone("hostile::udp::data_that_contradicts_itself_ends_its_transfer_and_nothing_else") {
+        return;
+    }
     run(async {
         let root = tempfile::tempdir().unwrap();
         for (what, list) in packets() {
