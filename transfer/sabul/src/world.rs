@@ -15,6 +15,7 @@ mod net;
 mod run;
 mod second;
 mod swarm;
+mod sync;
 mod wire;
 
 use std::sync::atomic::{AtomicBool, Ordering};

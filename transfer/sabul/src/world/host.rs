@@ -95,6 +95,12 @@ impl Server {
         &self.disk
     }
 
+    /// The disk as the current process sees it; `None` during a restart.
+    pub(super) fn disk_of_process(&self) -> Option<MemoryDisk> {
+        let process = lock(&self.process);
+        process.is_up.then(|| process.disk.clone())
+    }
+
     /// Whether an injected disk fault has killed the process.
     pub(super) fn disk_is_dead(&self) -> bool {
         lock(&self.process).disk.is_dead()
@@ -259,10 +265,24 @@ impl Client {
 
     /// Uploads everything below `source` to the server's root.
     pub(super) async fn put(&self, server: &Server, source: Vec<u8>) -> Result<Report, Error> {
-        let session = self.dial(server)?;
+        self.put_set(server, self.sources(source), Vec::new()).await
+    }
+
+    /// The content of a directory of this host.
+    pub(super) fn sources(&self, source: Vec<u8>) -> SourceSet {
         let disk = Arc::new(lock(&self.process).disk.clone());
-        let set = SourceSet::in_disk(disk, vec![source], true);
-        let to = RemoteDestination { path: Vec::new(), into_directory: true };
+        SourceSet::in_disk(disk, vec![source], true)
+    }
+
+    /// Uploads these sources into a directory of the server.
+    pub(super) async fn put_set(
+        &self,
+        server: &Server,
+        set: SourceSet,
+        path: Vec<u8>,
+    ) -> Result<Report, Error> {
+        let session = self.dial(server)?;
+        let to = RemoteDestination { path, into_directory: true };
         let transfer = session.put(set, to, &self.options()).await?;
         let result = transfer.finish().await;
         session.close().await;

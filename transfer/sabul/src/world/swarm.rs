@@ -26,9 +26,9 @@ use sabul_files::testing::{Fault, HOSTILE_FOLDER, MemoryDisk};
 
 const SEEDS_BY_DEFAULT: u64 = 1000;
 /// Time limit of a transfer; after the last fault, transfers must succeed within it.
-const BOUND: Duration = Duration::from_secs(240);
+pub(super) const BOUND: Duration = Duration::from_secs(240);
 /// Interval of the checks.
-const CHECK_INTERVAL: Duration = Duration::from_millis(25);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Possible contents by path.
 type Versions = BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>;
@@ -100,22 +100,22 @@ struct Plan {
     cuts: Vec<(Duration, u8, Duration)>,
 }
 
-struct Draw(SeededRandom);
+pub(super) struct Draw(pub(super) SeededRandom);
 
 impl Draw {
-    fn between(&mut self, least: u64, most: u64) -> u64 {
+    pub(super) fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.0.below(most - least + 1)
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub(super) fn one_in(&mut self, n: u64) -> bool {
         self.0.below(n) == 0
     }
 
-    fn millis(&mut self, least: u64, most: u64) -> Duration {
+    pub(super) fn millis(&mut self, least: u64, most: u64) -> Duration {
         Duration::from_millis(self.between(least, most))
     }
 
-    fn link(&mut self, delay_us: u64, rate: Rate) -> LinkConfig {
+    pub(super) fn link(&mut self, delay_us: u64, rate: Rate) -> LinkConfig {
         let mut link = LinkConfig::builder()
             .with_rate(Some(rate))
             .with_delay(Span::from_micros(delay_us))
@@ -216,7 +216,7 @@ impl Draw {
     }
 }
 
-fn path(bytes: &[u8]) -> RootPath {
+pub(super) fn path(bytes: &[u8]) -> RootPath {
     RootPath::new(bytes.split(|byte| *byte == b'/')).unwrap()
 }
 
@@ -563,7 +563,7 @@ fn run_plan(seed: u64, plan: Plan) -> String {
     })
 }
 
-fn number(name: &str) -> Option<u64> {
+pub(super) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
