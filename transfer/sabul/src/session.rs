@@ -23,7 +23,7 @@ use std::time::Duration;
 use sabul_wire::control::{self, Failure, Message, Open, Part};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
-use tracing::{debug, info};
+use tracing::debug;
 
 use crate::access::User;
 use crate::budget::{BlockLoan, Initiator, Loan};
@@ -58,7 +58,7 @@ use sabul_files::{
     Destination, FileReceiver, Rules, Selection, SourceSet, StreamReceiver, local_destination,
     origins_of,
 };
-pub use served::{Order, Purpose, Served, Serving, Started};
+pub use served::{Order, Purpose, ServeSummary, Served, Serving, Started};
 use streams::measure_work;
 pub use streams::{
     MeasureRequest, ServedFiles, StreamAnswer, StreamRequest, StreamService, Streams,
@@ -68,6 +68,9 @@ pub use streams::{
 const MEMORY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long [`Session::close`] waits until the last message is written.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a session of a pass waits for the end of its transfers, after the end of the session that requested the pass.
+const ENDED_WITHIN: Duration = Duration::from_millis(200);
 
 /// A session with an authenticated peer. Clones share the session. The session ends with [`Session::close`], or when
 /// the last clone is dropped and the running transfers are over.
@@ -94,24 +97,6 @@ impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").field("peer", &self.inner.peer).finish_non_exhaustive()
     }
-}
-
-/// Summary of [`Session::serve`].
-#[derive(Debug, Default)]
-#[non_exhaustive]
-pub struct ServeSummary {
-    /// Transfers that ended successfully, including those with failed entries.
-    pub transfers: u64,
-    /// Answered requests about files, and completed removals and creations.
-    pub answers: u64,
-    /// Failed transfers and refused requests.
-    pub failed: u64,
-    /// Content bytes transferred.
-    pub bytes: u64,
-    /// Failed entries in transfers that ended successfully.
-    pub entries_failed: u64,
-    /// Error of the last failed transfer.
-    pub last_error: Option<Error>,
 }
 
 /// Name and version of this program, for the peer's log.
@@ -541,7 +526,7 @@ impl Session {
             }
             _ => None,
         };
-        self.serve_in(disk, service, streams, observe).await
+        self.serve_on(disk, service, streams, observe).await
     }
 
     /// Returns the part of the root that the peer's user may access. Without such a directory the session ends.
@@ -564,27 +549,6 @@ impl Session {
     }
 
     /// As [`Session::serve`], with an open root. A session of a pass ends with the session of its user.
-    async fn serve_in(
-        &self,
-        disk: Option<Arc<dyn Disk>>,
-        service: &Service,
-        streams: Option<Streams>,
-        observe: impl Fn(Serving<'_>) + Send + Sync,
-    ) -> Result<ServeSummary, Error> {
-        let pass = self.user().and_then(|user| user.pass.clone());
-        let Some(pass) = pass else {
-            return self.serve_on(disk, service, streams, observe).await;
-        };
-        tokio::select! {
-            served = self.serve_on(disk, service, streams, observe) => served,
-            () = pass.issuer_over() => {
-                let failure = refused("the command that requested this copy has ended");
-                self.send(Message::Cancel { transfer: None, failure: failure.clone() });
-                Err(Error::Failed(failure))
-            }
-        }
-    }
-
     pub(crate) async fn serve_on(
         &self,
         disk: Option<Arc<dyn Disk>>,
@@ -593,6 +557,8 @@ impl Session {
         observe: impl Fn(Serving<'_>) + Send + Sync,
     ) -> Result<ServeSummary, Error> {
         let peer = self.inner.peer;
+        let pass = self.user().and_then(|user| user.pass.clone());
+        let mut is_pass_over = false;
         let mut summary = ServeSummary::default();
         let mut running = JoinSet::new();
         let (begin, mut started) = mpsc::unbounded_channel();
@@ -629,33 +595,19 @@ impl Session {
                     }
                 },
                 Some(started) = started.recv() => observe(Serving::Started(&started)),
-                Some(ended) = running.join_next() => match ended {
-                    Ok((_, Ok(None))) => summary.answers += 1,
-                    Ok((order, Ok(Some(report)))) => {
-                        if let Some(order) = &order {
-                            observe(Serving::Over(Served { peer, order, result: Ok(&report) }));
-                        }
-                        info!(peer = %self.inner.peer, bytes = report.bytes,
-                            entries = report.entries, failed = report.entries_failed,
-                            "transfer done");
-                        summary.transfers += 1;
-                        summary.bytes += report.bytes;
-                        summary.entries_failed += report.entries_failed;
-                    }
-                    Ok((order, Err(error))) => {
-                        if let Some(order) = &order {
-                            observe(Serving::Over(Served { peer, order, result: Err(&error) }));
-                        }
-                        info!(peer = %self.inner.peer, %error, "transfer failed");
-                        summary.failed += 1;
-                        summary.last_error = Some(error);
-                    }
-                    // The panic of the task has been reported already.
-                    Err(_) => summary.failed += 1,
-                },
+                Some(ended) = running.join_next() => summary.add(peer, ended, &observe),
+                () = served::issuer_over(pass.as_deref()), if !is_pass_over => {
+                    (is_pass_over, is_open) = (true, false);
+                    self.send(Message::Cancel { transfer: None, failure: served::pass_over() });
+                }
+                // A transfer that has ended at the peer ends here a little later.
+                () = tokio::time::sleep(ENDED_WITHIN), if is_pass_over => {
+                    return Err(Error::Failed(served::pass_over()));
+                }
             }
         }
         match self.inner.cx.router.ending() {
+            _ if is_pass_over && summary.failed > 0 => Err(Error::Failed(served::pass_over())),
             None | Some(Ending::Closed) => Ok(summary),
             Some(ending) => Err(ending.to_error()),
         }

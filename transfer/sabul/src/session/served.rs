@@ -2,10 +2,14 @@
 
 use std::net::SocketAddr;
 
-use sabul_wire::control::{self, Open};
+use sabul_wire::control::{self, Failure, Open};
+use tokio::task::JoinError;
+use tracing::info;
 
+use super::pending::refused;
 use crate::config::Direction;
 use crate::error::Error;
+use crate::passes::Pass;
 use crate::transfer::{Report, TransferHandle};
 
 /// Notification about a request of a peer.
@@ -51,6 +55,74 @@ impl<'a> Served<'a> {
     ) -> Self {
         Self { peer, order, result }
     }
+}
+
+/// Summary of [`Session::serve`](super::Session::serve).
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct ServeSummary {
+    /// Transfers that ended successfully, including those with failed entries.
+    pub transfers: u64,
+    /// Answered requests about files, and completed removals and creations.
+    pub answers: u64,
+    /// Failed transfers and refused requests.
+    pub failed: u64,
+    /// Content bytes transferred.
+    pub bytes: u64,
+    /// Failed entries in transfers that ended successfully.
+    pub entries_failed: u64,
+    /// Error of the last failed transfer.
+    pub last_error: Option<Error>,
+}
+
+/// A request that has ended, with its description.
+type Ended = (Option<Order>, Result<Option<Report>, Error>);
+
+impl ServeSummary {
+    /// Adds a request that has ended.
+    pub(super) fn add(
+        &mut self,
+        peer: SocketAddr,
+        ended: Result<Ended, JoinError>,
+        observe: &impl Fn(Serving<'_>),
+    ) {
+        match ended {
+            Ok((_, Ok(None))) => self.answers += 1,
+            Ok((order, Ok(Some(report)))) => {
+                if let Some(order) = &order {
+                    observe(Serving::Over(Served { peer, order, result: Ok(&report) }));
+                }
+                info!(%peer, bytes = report.bytes, entries = report.entries,
+                    failed = report.entries_failed, "transfer done");
+                self.transfers += 1;
+                self.bytes += report.bytes;
+                self.entries_failed += report.entries_failed;
+            }
+            Ok((order, Err(error))) => {
+                if let Some(order) = &order {
+                    observe(Serving::Over(Served { peer, order, result: Err(&error) }));
+                }
+                info!(%peer, %error, "transfer failed");
+                self.failed += 1;
+                self.last_error = Some(error);
+            }
+            // The panic of the task has been reported already.
+            Err(_) => self.failed += 1,
+        }
+    }
+}
+
+/// Waits until the session of the user who requested a pass is over; without a pass, for ever.
+pub(super) async fn issuer_over(pass: Option<&Pass>) {
+    match pass {
+        Some(pass) => pass.issuer_over().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Failure of a session whose pass is over.
+pub(super) fn pass_over() -> Failure {
+    refused("the command that requested this copy has ended")
 }
 
 /// Kind of a request.
