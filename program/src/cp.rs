@@ -16,6 +16,7 @@ mod plan;
 mod plan_file;
 mod portions;
 mod receipt;
+pub(crate) mod remotes;
 mod replicate;
 pub(crate) mod report;
 mod sides;

@@ -1,7 +1,7 @@
 //! Orders for a copy between two servers, as a client sends them to each server.
 //!
-//! An order is one JSON document in the stream [`ORDER`] to the server. The answer is the stream [`ANSWER`] from the
-//! server: lines of JSON. The client first orders a ticket for one copy from one server, and then the copy from the other.
+//! An order is one line of JSON in the stream [`ORDER`] to the server. The names of a selection follow: each ends with a
+//! zero byte, and the last is empty. The answer is the stream [`ANSWER`] from the server: lines of JSON. The client first orders a ticket for one copy from one server, and then the copy from the other.
 
 use sabul::files::{Rule, RuleKind};
 use sabul::settings::Carrier;
@@ -10,7 +10,7 @@ use sabul_units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 
 /// Name of the stream with an order; the number is the version of the documents.
-pub(crate) const ORDER: &str = "sabul.order.1";
+pub(crate) const ORDER: &str = "sabul.order.2";
 /// Name of the stream with the answer.
 pub(crate) const ANSWER: &str = "sabul.answer.1";
 /// Ours: longest order in bytes.
@@ -34,6 +34,16 @@ pub(crate) enum Order {
     Fetch(Box<CopyOrder>),
 }
 
+impl Order {
+    /// Whether names follow.
+    pub(crate) const fn is_selected(&self) -> bool {
+        match self {
+            Self::AdmitPut(_) | Self::AdmitGet(_) => false,
+            Self::Send(order) | Self::Fetch(order) => order.selected,
+        }
+    }
+}
+
 /// Answer to the order of a ticket.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Admitted {
@@ -49,6 +59,8 @@ pub(crate) struct CopyOrder {
     pub(crate) ticket: String,
     pub(crate) sources: Vec<String>,
     pub(crate) recursive: bool,
+    /// Only the entries whose names follow the order are copied.
+    pub(crate) selected: bool,
     pub(crate) destination: String,
     pub(crate) files: FileSettings,
     pub(crate) channel: ChannelSettings,
@@ -203,6 +215,7 @@ mod tests {
             ticket: "secret".to_owned(),
             sources: vec!["a".to_owned()],
             recursive: true,
+            selected: false,
             destination: "in/".to_owned(),
             files: FileSettings::of(&options),
             channel: ChannelSettings::of(&options).unwrap(),
@@ -242,6 +255,7 @@ mod tests {
             ticket: "sabul1-AAAA".to_owned(),
             sources: vec!["a".to_owned(), "b/".to_owned()],
             recursive: true,
+            selected: false,
             destination: String::new(),
             files: FileSettings::of(&options),
             channel: ChannelSettings::of(&options).unwrap(),

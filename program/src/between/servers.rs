@@ -6,12 +6,15 @@
 use sabul::internal::{Host, Server};
 use sabul::{ReceiveStream, Session, Ticket, TransferOptions};
 use sabul_content::Printable;
+use sabul_front::json::TransferJson;
+use sabul_front::lines::{CopyEvent, LineBuilder};
 use sabul_units::{count, show_bytes, show_rate};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::{Events, INTERRUPTED_EARLY, LINE_MAX, UNREACHABLE, unsupported};
 use crate::args::{self, ChannelArgs, CopyArgs};
+use crate::cp::remotes::{self, Choice, Different};
 use crate::cp::transfer_options;
 use crate::error::CliError;
 use crate::exit::{self, FAILED};
@@ -21,6 +24,7 @@ use crate::order::{
     ANSWER, Admitted, ChannelSettings, CopyOrder, FileSettings, ORDER, ORDER_MAX, Order,
 };
 use crate::output;
+use crate::policy::controller;
 
 /// Flags that hold between two servers; the others are refused.
 const SUPPORTED: &[&str] = &[
@@ -29,6 +33,7 @@ const SUPPORTED: &[&str] = &[
     "archive",
     "hard-links",
     "again",
+    "checksum",
     "bwlimit",
     "policy",
     "rate",
@@ -97,6 +102,20 @@ struct Ended {
     has_started: bool,
 }
 
+impl Ended {
+    /// The end if no entry differs.
+    async fn without_copy(args: &CopyArgs, different: Different) -> Result<Self, CliError> {
+        let mut copy = TransferJson::nothing(controller(args));
+        (copy.verified, copy.durable) = (true, !args.no_sync);
+        copy.policy = Some(args.policy.name());
+        let line = LineBuilder::default().line(CopyEvent::Done(Box::new(copy)));
+        let done = serde_json::to_value(&line);
+        let mut done = done.map_err(|error| CliError::failed(error.to_string()))?;
+        different.complete(&mut done).await?;
+        Ok(Self { code: exit_of(&done), done, has_started: true })
+    }
+}
+
 /// A server with a session.
 struct Dialled {
     /// The server, for messages.
@@ -126,6 +145,7 @@ pub(super) async fn run(
         ticket: String::new(),
         sources: places.sources.clone(),
         recursive: args.recursive || args.archive,
+        selected: false,
         destination: places.destination.clone(),
         files: FileSettings::of(&options),
         channel,
@@ -141,7 +161,8 @@ pub(super) async fn run(
             return Err(error);
         }
     };
-    let copy = Copy { args, options, order, source, destination };
+    let is_all = args.no_resume || args::is_given(name, "--again");
+    let copy = Copy { args, is_all, options, order, source, destination };
     let result = tokio::select! {
         result = copy.turns() => result,
         () = interrupt.wait() => {
@@ -188,6 +209,8 @@ async fn dial(
 
 struct Copy<'a> {
     args: &'a CopyArgs,
+    /// All entries are copied.
+    is_all: bool,
     options: TransferOptions,
     /// The order, without a ticket.
     order: CopyOrder,
@@ -238,22 +261,46 @@ impl Copy<'_> {
                 (&self.destination, &self.source, admit)
             }
         };
+        let mut different = match self.compare().await? {
+            Choice::All => None,
+            Choice::Different(different) if different.is_empty() => {
+                return Ended::without_copy(self.args, different).await;
+            }
+            Choice::Different(different) => Some(different),
+        };
         let ticket = self.admitted(other, &admit).await.map_err(|error| match turn {
             // A destination that may not be written fetches nothing either.
             Turn::Send if error.is_refusal() => CliError::failed(of(other, error).to_string()),
             _ => of(other, error),
         })?;
-        let order = Box::new(CopyOrder { ticket: ticket.to_string(), ..self.order.clone() });
+        let (ticket, selected) = (ticket.to_string(), different.is_some());
+        let order = Box::new(CopyOrder { ticket, selected, ..self.order.clone() });
         let order = match turn {
             Turn::Send => Order::Send(order),
             Turn::Fetch => Order::Fetch(order),
         };
-        self.ordered(driver, &order).await.map_err(|error| of(driver, error))
+        let ended = self.ordered(driver, &order, different.as_mut()).await;
+        let mut ended = ended.map_err(|error| of(driver, error))?;
+        if let Some(different) = different.filter(|_| ended.has_started) {
+            different.complete(&mut ended.done).await?;
+            ended.code = exit_of(&ended.done);
+        }
+        Ok(ended)
+    }
+
+    /// Compares both ends, if that is requested.
+    async fn compare(&self) -> Result<Choice, CliError> {
+        if self.is_all {
+            return Ok(Choice::All);
+        }
+        let sources: Vec<_> = self.order.sources.iter().map(|it| it.clone().into_bytes()).collect();
+        let destination = (&self.destination.session, self.order.destination.as_bytes());
+        remotes::compare(self.args, (&self.source.session, &sources), destination).await
     }
 
     /// Orders a ticket for this copy.
     async fn admitted(&self, server: &Dialled, order: &Order) -> Result<Ticket, CliError> {
-        let mut answer = self.send(server, order).await?;
+        let mut answer = self.send(server, order, None).await?;
         let mut text = Vec::new();
         (&mut answer).take(ORDER_MAX).read_to_end(&mut text).await.map_err(of_stream)?;
         answer.finish().await?;
@@ -264,8 +311,13 @@ impl Copy<'_> {
     }
 
     /// Orders the copy, and shows its progress until the end.
-    async fn ordered(&self, server: &Dialled, order: &Order) -> Result<Ended, CliError> {
-        let mut answer = BufReader::new(self.send(server, order).await?);
+    async fn ordered(
+        &self,
+        server: &Dialled,
+        order: &Order,
+        different: Option<&mut Different>,
+    ) -> Result<Ended, CliError> {
+        let mut answer = BufReader::new(self.send(server, order, different).await?);
         let mut events = Events::new(self.args);
         let mut line = Vec::new();
         let ended = loop {
@@ -287,10 +339,16 @@ impl Copy<'_> {
         }
     }
 
-    /// Sends an order, and requests its answer.
-    async fn send(&self, server: &Dialled, order: &Order) -> Result<ReceiveStream, CliError> {
-        let text =
+    /// Sends an order, and requests its answer. The names of a selection follow the order.
+    async fn send(
+        &self,
+        server: &Dialled,
+        order: &Order,
+        different: Option<&mut Different>,
+    ) -> Result<ReceiveStream, CliError> {
+        let mut text =
             serde_json::to_vec(order).map_err(|error| CliError::failed(error.to_string()))?;
+        text.push(b'\n');
         if text.len() as u64 > ORDER_MAX {
             let text =
                 "the names of the sources are too long in all; use fewer commands or a pattern";
@@ -303,7 +361,10 @@ impl Copy<'_> {
         let mut stream = server.session.send_stream(ORDER, &options).await?;
         // The error of the stream as a whole is more precise.
         let _ = stream.write_all(&text).await;
-        stream.finish().await?;
+        match different {
+            Some(different) => different.send_names(stream),
+            None => drop(stream.finish().await?),
+        }
         Ok(server.session.receive_stream(ANSWER, &options).await?)
     }
 }
@@ -371,7 +432,19 @@ fn conclude(args: &CopyArgs, done: &Value) {
         output::error(format_args!("{failed} entries failed in all"));
     }
     let files = done["files"].as_u64().unwrap_or_default();
+    let skipped = done["skipped_files"].as_u64().unwrap_or_default();
+    let there = match skipped {
+        0 => String::new(),
+        _ => {
+            let bytes = show_bytes(done["skipped_bytes"].as_u64().unwrap_or_default());
+            format!("; {} ({bytes}) there already", count(skipped, "file"))
+        }
+    };
     if args.quiet || (files == 0 && exit_of(done) != exit::DONE) {
+        return;
+    }
+    if files == 0 && skipped > 0 {
+        output::note(format_args!("nothing to copy{there}"));
         return;
     }
     let number = |name: &str| done[name].as_f64().unwrap_or_default();
@@ -387,7 +460,7 @@ fn conclude(args: &CopyArgs, done: &Value) {
         }
     }
     line += &format!(", {:.2} s, {}", number("seconds"), show_rate(number("goodput_bps")));
-    output::note(line);
+    output::note(line + &there);
 }
 
 #[cfg(test)]

@@ -10,8 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use sabul::Session;
 use sabul::files::{Facts, Rule, RuleKind, Seen, SeenKind, View};
 use sabul::internal::compare::{
-    CompareOptions, Comparison, Difference, ListOptions, Named, NamedSet, ReadParts, Selected,
-    Skipped, is_journal, is_part,
+    CompareOptions, Comparison, Difference, Named, NamedSet, Selected, Skipped, is_journal, is_part,
 };
 use sabul::internal::{Chmod, Rules};
 use sabul::{Failure, FailureCode};
@@ -22,9 +21,9 @@ use super::delta::Deltas;
 use super::entries::{
     Destination, Entries, Repeated, changed, difference_of, lookup, tolerant, valid,
 };
-use super::files_from::{NamedListing, checked};
+use super::files_from::checked;
 use super::guard::{Guard, Guarded};
-use super::listings::Remote;
+use super::listings::Lister;
 use super::moves::{self, NameAndFacts};
 use super::names::{Names, SentObserver, is_pattern, join, names_of};
 use super::narrow::Narrowing;
@@ -40,11 +39,11 @@ const NAMES_WAITING: usize = 65_536;
 const ERRORS_KEPT: usize = 1000;
 
 /// The comparison on its thread.
-pub(super) type Task = JoinHandle<Result<Compared, CliError>>;
+pub(crate) type Task = JoinHandle<Result<Compared, CliError>>;
 
 /// Counts of a comparison, and the entries that exist only at the destination.
 #[derive(Debug, Default)]
-pub(super) struct Compared {
+pub(crate) struct Compared {
     /// Files that need no copy, and their bytes.
     pub(super) same_files: u64,
     pub(super) same_bytes: u64,
@@ -99,7 +98,7 @@ pub(super) type Observer = Box<dyn FnMut(&Difference) -> Result<(), CliError> + 
 
 /// Settings of a comparison.
 #[derive(Default)]
-pub(super) struct Order {
+pub(crate) struct Order {
     pub(super) options: CompareOptions,
     /// Compare as for `sabul sync`: the destination is listed with the rules, and failures of its listing are errors.
     pub(super) is_sync: bool,
@@ -144,8 +143,18 @@ pub(super) struct ListedArgs<'a> {
     pub(super) rules: &'a [Rule],
 }
 
+impl ListedArgs<'_> {
+    fn view(&self) -> View {
+        match (self.archive, self.recursive) {
+            (true, _) => View::Archive,
+            (_, true) => View::Tree,
+            _ => View::Files,
+        }
+    }
+}
+
 /// A comparison in progress.
-pub(super) struct Comparing {
+pub(crate) struct Comparing {
     names: Receiver<Selected>,
     skipped: Arc<Skipped>,
     task: Task,
@@ -162,6 +171,35 @@ impl Comparing {
     ) -> Result<Option<Self>, CliError> {
         order.options.rules = compile(args.rules)?;
         let Some(ends) = Ends::of(args, plan, session, &order)? else { return Ok(None) };
+        Ok(Some(Self::run(ends, order)))
+    }
+
+    /// Starts to list places of two other machines, the sources at the first. Returns `None` if a copy of these places
+    /// cannot be compared.
+    pub(super) fn between(
+        args: &ListedArgs<'_>,
+        (source, places): (&Session, &[Vec<u8>]),
+        (destination, to): (&Session, &[u8]),
+        mut order: Order,
+    ) -> Result<Option<Self>, CliError> {
+        order.options.rules = compile(args.rules)?;
+        let names = names_of(places.iter().map(|place| &place[..]));
+        let Some(names) = names.filter(|_| !places.iter().any(|place| is_pattern(place))) else {
+            return Ok(None);
+        };
+        let parts = order.options.parts();
+        let lister = |session| Lister { session, parts, names: None };
+        let sources =
+            lister(source).list(places.to_vec(), args.view(), args.rules.to_vec(), true)?;
+        let destination = lister(destination).destination(to, &names, View::Archive, Vec::new())?;
+        let tops = tops_of(&names);
+        let walk = if names.len() > 1 { names } else { Vec::new() };
+        let ends = Ends::Listings { source: valid(sources), destination, order: walk, tops };
+        Ok(Some(Self::run(ends, order)))
+    }
+
+    /// Compares on a thread.
+    fn run(ends: Ends, order: Order) -> Self {
         let (name_sender, names) = sync_channel(NAMES_WAITING);
         let runtime = Handle::current();
         let skipped = Arc::<Skipped>::default();
@@ -172,7 +210,7 @@ impl Comparing {
             count.finish();
             compared
         });
-        Ok(Some(Self { names, skipped, task, sent }))
+        Self { names, skipped, task, sent }
     }
 
     /// Returns the names before any is known.
@@ -234,30 +272,9 @@ impl Ends {
         session: &Session,
         order: &Order,
     ) -> Result<Option<Self>, CliError> {
-        let runtime = Handle::current();
         let (rules, parts) = (args.rules.to_vec(), order.options.parts());
-        let view = match (args.archive, args.recursive) {
-            (true, _) => View::Archive,
-            (_, true) => View::Tree,
-            _ => View::Files,
-        };
-        let list = |places: Vec<Vec<u8>>,
-                    view,
-                    rules: Vec<Rule>,
-                    is_literal|
-         -> Result<Entries, CliError> {
-            let hashes = parts.content && view != View::Itself;
-            let ReadParts { attributes, .. } = parts;
-            let (literal, names, states) = (is_literal, None, false);
-            let options = ListOptions { rules, hashes, attributes, literal, names, states };
-            Ok(match &order.names {
-                Some(names) => Box::new(NamedListing::new(session, places, view, options, names)?),
-                None => {
-                    let listing = session.list_for_copy(places, view, options)?;
-                    Box::new(Remote { listing, runtime: runtime.clone() })
-                }
-            })
-        };
+        let view = args.view();
+        let lister = Lister { session, parts, names: order.names.as_ref() };
         let named = order.names.as_deref().map(NamedSet::new).transpose();
         let named = named.map_err(|failure| CliError::usage(failure.to_string()))?.map(Arc::new);
         let there = if order.is_sync { rules_there(&rules) } else { Vec::new() };
@@ -274,22 +291,8 @@ impl Ends {
                     .with_chmod(args.chmod.clone())
                     .with_names(named.clone());
                 let source = checked(Box::new(set.plan_compared(parts).map(Ok)), named);
-                let to = &destination.path;
-                let place = |name: &Vec<u8>| join(to, name);
-                let places = names.iter().map(place).collect();
-                let inside = list(places, there_view, there, true)?;
-                let is_into =
-                    sources.len() > 1 || names[0].is_empty() || to.is_empty() || to.ends_with(b"/");
-                // Only a listing of a copy has hashes. Only its first item is used.
-                let itself = if parts.content { there_view } else { View::Itself };
-                let destination = match is_into {
-                    true => Destination::Known(inside),
-                    false => Destination::Either {
-                        itself: list(vec![to.clone()], itself, Vec::new(), true)?,
-                        inside,
-                        name: names[0].clone(),
-                    },
-                };
+                let destination =
+                    lister.destination(&destination.path, &names, there_view, there)?;
                 let tops = tops_of(&names);
                 let order = if names.len() > 1 { names } else { Vec::new() };
                 Ok(Some(Self::Listings { source, destination, order, tops }))
@@ -301,7 +304,7 @@ impl Ends {
                     return Ok(None);
                 };
                 // A literal place is listed without opening its files.
-                let source = list(sources.clone(), view, rules.clone(), true)?;
+                let source = lister.list(sources.clone(), view, rules.clone(), true)?;
                 let source = changed(checked(valid(source), named.clone()), &args.chmod);
                 let place = |name: &Vec<u8>| OsString::from_vec(join(destination.as_bytes(), name));
                 let places: Vec<OsString> = names.iter().map(place).collect();
@@ -329,7 +332,7 @@ impl Ends {
                 if !may_exist {
                     return Ok(None);
                 }
-                let source = list(sources.clone(), view, rules, false)?;
+                let source = lister.list(sources.clone(), view, rules, false)?;
                 let source = changed(valid(source), &args.chmod);
                 let repeated = Repeated::of(sources);
                 Ok(Some(Self::Lookups { source, to: destination.clone(), is_into, repeated }))

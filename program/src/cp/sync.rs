@@ -79,18 +79,7 @@ impl Selecting {
             return None;
         }
         let Some(sync) = &self.sync else {
-            let is_kept = args.preserve || args.archive;
-            let options = CompareOptions {
-                content: args.checksum,
-                modes: is_kept,
-                owners: args.archive && is_root(),
-                attributes: args.archive,
-                directories: true,
-                copies_disordered: true,
-                ..CompareOptions::default()
-            };
-            let order = Order { options, ..Order::default() };
-            return (!self.is_all).then_some(order);
+            return (!self.is_all).then(|| Order::of_copy(args));
         };
         let is_put = plan.is_put();
         let options = sync.options.clone();
@@ -116,6 +105,23 @@ impl Selecting {
             planned: sync.planned.clone(),
             ..Order::default()
         })
+    }
+}
+
+impl Order {
+    /// Settings of the comparison of a copy.
+    pub(crate) fn of_copy(args: &CopyArgs) -> Self {
+        let is_kept = args.preserve || args.archive;
+        let options = CompareOptions {
+            content: args.checksum,
+            modes: is_kept,
+            owners: args.archive && is_root(),
+            attributes: args.archive,
+            directories: true,
+            copies_disordered: true,
+            ..CompareOptions::default()
+        };
+        Self { options, ..Self::default() }
     }
 }
 

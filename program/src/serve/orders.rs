@@ -23,7 +23,7 @@ use sabul_front::json::TransferJson;
 use sabul_front::lines::{CopyEvent, LineBuilder};
 use sabul_units::show_bytes;
 use serde::Serialize;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -33,6 +33,9 @@ use crate::json;
 use crate::order::{ANSWER, Admitted, CopyOrder, ORDER, ORDER_MAX, Order};
 
 use super::Log;
+use names::OrderedNames;
+
+mod names;
 
 /// Ours: time between the request for an answer and the end of its order.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -136,8 +139,15 @@ struct Dialled {
 #[derive(Debug)]
 struct Orders {
     desk: Arc<OrderDesk>,
-    sender: mpsc::Sender<Result<Order, String>>,
-    receiver: Mutex<mpsc::Receiver<Result<Order, String>>>,
+    sender: mpsc::Sender<Result<Taken, String>>,
+    receiver: Mutex<mpsc::Receiver<Result<Taken, String>>>,
+}
+
+/// An order that a client sent.
+struct Taken {
+    order: Order,
+    /// Names of the selection.
+    names: Option<OrderedNames>,
 }
 
 impl StreamService for Orders {
@@ -157,22 +167,27 @@ impl StreamService for Orders {
 }
 
 impl Orders {
-    /// Receives an order.
+    /// Receives an order, and the names that follow.
     async fn take(&self, request: StreamRequest) -> Result<(), Error> {
-        let mut stream = request.accept_receiver()?;
+        let mut stream = BufReader::new(request.accept_receiver()?);
         let mut text = Vec::new();
-        let read = (&mut stream).take(ORDER_MAX + 1).read_to_end(&mut text).await;
+        let read = (&mut stream).take(ORDER_MAX + 1).read_until(b'\n', &mut text).await;
         let order = match read {
             Ok(_) if text.len() as u64 > ORDER_MAX => {
                 Err(format!("the order has more than {ORDER_MAX} bytes; name fewer sources"))
             }
-            _ => serde_json::from_slice(&text).map_err(|error| {
+            _ => serde_json::from_slice::<Order>(&text).map_err(|error| {
                 format!("the order cannot be read: {error}; use the same release")
             }),
         };
+        let is_selected = order.as_ref().is_ok_and(Order::is_selected);
+        let (sender, names) = is_selected.then(OrderedNames::new).unzip();
         // A client that sends more orders than it requests answers gets no further ones.
-        let _ = self.sender.try_send(order);
-        stream.finish().await.map(drop)
+        let _ = self.sender.try_send(order.map(|order| Taken { order, names }));
+        if let Some(sender) = sender {
+            names::forward(&mut stream, &sender).await;
+        }
+        stream.into_inner().finish().await.map(drop)
     }
 
     /// Carries out the next order.
@@ -182,8 +197,8 @@ impl Orders {
         files: &ServedFiles,
     ) -> Result<Option<Report>, Error> {
         let next = async { self.receiver.lock().await.recv().await };
-        let order = match timeout(ORDER_TIMEOUT, next).await {
-            Ok(Some(Ok(order))) => order,
+        let Taken { order, names } = match timeout(ORDER_TIMEOUT, next).await {
+            Ok(Some(Ok(taken))) => taken,
             Ok(Some(Err(why))) => return Err(refuse(request, refused(why))),
             _ => return Err(refuse(request, refused("the order of this answer is missing"))),
         };
@@ -195,8 +210,8 @@ impl Orders {
             Order::AdmitGet(sources) => {
                 Permit::Get(sources.into_iter().map(String::into_bytes).collect())
             }
-            Order::Send(order) => return self.copy(request, files, *order, true).await,
-            Order::Fetch(order) => return self.copy(request, files, *order, false).await,
+            Order::Send(order) => return self.copy(request, files, (*order, names), true).await,
+            Order::Fetch(order) => return self.copy(request, files, (*order, names), false).await,
         };
         match request.admit(permit) {
             Ok(ticket) => {
@@ -213,9 +228,10 @@ impl Orders {
         &self,
         request: StreamRequest,
         files: &ServedFiles,
-        order: CopyOrder,
+        (order, names): (CopyOrder, Option<OrderedNames>),
         sends: bool,
     ) -> Result<Option<Report>, Error> {
+        let are_lost = names.as_ref().map(OrderedNames::are_lost);
         let prepared = self.prepare(&request, &order, sends);
         let (dialled, options) = match prepared {
             Ok(prepared) => prepared,
@@ -227,11 +243,14 @@ impl Orders {
         let mut done = TransferJson::nothing(&cc);
         let result = async {
             let session = self.desk.connect(&dialled).await?;
-            let transfer = start(&session, files, &order, &options, sends).await?;
+            let transfer = start(&session, files, (&order, names), &options, sends).await?;
             let event = CopyEvent::Started { cc: cc.clone(), policy: policy.to_owned() };
             write(&mut stream, &lines.line(event)).await;
             lines.start();
-            let result = follow(transfer, &mut stream, &mut lines, &mut done).await;
+            let result = tokio::select! {
+                result = follow(transfer, &mut stream, &mut lines, &mut done) => result,
+                () = names::lost(are_lost) => Err(refused("the names of the entries have no end")),
+            };
             session.close().await;
             result
         };
@@ -309,7 +328,7 @@ fn summary(dialled: &Dialled, order: &CopyOrder, sends: bool, done: &TransferJso
 async fn start(
     session: &Session,
     files: &ServedFiles,
-    order: &CopyOrder,
+    (order, names): (&CopyOrder, Option<OrderedNames>),
     options: &TransferOptions,
     sends: bool,
 ) -> Result<Transfer, Error> {
@@ -318,13 +337,22 @@ async fn start(
     let (path, into_directory) =
         (order.destination.clone().into_bytes(), order.is_into_directory());
     if sends {
-        let set = files.sources(sources, order.recursive).ok_or_else(no_files)?;
+        let mut set = files.sources(sources, order.recursive).ok_or_else(no_files)?;
+        if let Some(names) = names {
+            set = set.with_selection(Box::new(names), None);
+        }
         let mut destination = RemoteDestination::path(path);
         destination.into_directory = into_directory;
         return session.put(set, destination, options).await;
     }
     let destination = files.destination(path, into_directory).ok_or_else(no_files)?;
-    session.get(sources, order.recursive, destination, options).await
+    match names {
+        Some(names) => {
+            let names = Box::new(names);
+            session.get_selected(sources, order.recursive, names, destination, options).await
+        }
+        None => session.get(sources, order.recursive, destination, options).await,
+    }
 }
 
 /// Writes the progress of a transfer until its end. `done` gets the last progress.

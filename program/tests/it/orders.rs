@@ -32,7 +32,7 @@ async fn connect(bench: &Bench) -> Session {
 /// Sends an order, and returns the answer with the error of its stream.
 async fn answer(session: &Session, order: &[u8]) -> String {
     let options = TransferOptions::default();
-    let mut stream = session.send_stream("sabul.order.1", &options).await.unwrap();
+    let mut stream = session.send_stream("sabul.order.2", &options).await.unwrap();
     // The server may refuse the rest.
     let _ = stream.write_all(order).await;
     let _ = stream.finish().await;
@@ -48,6 +48,7 @@ async fn answer(session: &Session, order: &[u8]) -> String {
 fn send(ticket: &Ticket) -> Value {
     json!({"send": {
         "ticket": ticket.to_string(), "sources": ["x"], "recursive": false, "destination": "y",
+        "selected": false,
         "files": {"preserve": false, "archive": false, "hard_links": false, "sync": false,
             "resume": false, "read_back": false, "growing": false, "rules": []},
         "channel": {"cc": "cubic", "cc_params": [], "policy": "fair", "rate_bps": null,
@@ -113,6 +114,45 @@ fn an_order_that_makes_no_sense_is_refused_and_the_next_one_is_carried_out() {
     });
     assert_eq!(fs::read(to.root("y")).unwrap(), b"content");
     assert!(!to.path("y").exists());
+}
+
+/// Names after the order decide what is read here and written at the other server.
+#[test]
+fn names_that_are_invalid_or_have_no_end_end_the_copy() {
+    let from = Bench::with(&["serve", "--root", "root", "--dial", "127.0.0.1"]);
+    let to = Bench::new();
+    fs::create_dir(from.root("d")).unwrap();
+    fs::write(from.root("d/x"), "content").unwrap();
+    fs::write(from.root("other"), "other").unwrap();
+    fs::write(from.path("outside"), "outside").unwrap();
+    run(async {
+        let session = connect(&from).await;
+        let mut order = send(&ticket_of(&to));
+        order["send"]["sources"] = json!(["d/"]);
+        order["send"]["recursive"] = true.into();
+        let order = [changed(&order, "selected", true.into()), b"\n".to_vec()].concat();
+        let cases = [
+            ("no names", Vec::new(), "have no end"),
+            ("no end", b"x\0".to_vec(), "have no end"),
+            ("half a name", b"x".to_vec(), "have no end"),
+            ("above", b"../other\0\0".to_vec(), "have no end"),
+            ("absolute", b"/etc/passwd\0\0".to_vec(), "have no end"),
+            ("long", vec![b'x'; 1 << 20], "have no end"),
+            ("another name", b"other\0\0".to_vec(), "No such file"),
+            ("twice", b"x\0x\0\0".to_vec(), "\"event\":\"done\""),
+            ("none", b"\0".to_vec(), "\"exit\":0"),
+            ("a name and more", b"x\0\0rest".to_vec(), "\"exit\":0"),
+        ];
+        for (what, names, expected) in cases {
+            let began = Instant::now();
+            let text = answer(&session, &[&order[..], &names].concat()).await;
+            assert!(began.elapsed() < PROMPT, "{what}: {:?}", began.elapsed());
+            assert!(text.contains(expected), "{what}: {text}");
+        }
+    });
+    assert_eq!(fs::read(to.root("y/x")).unwrap(), b"content");
+    assert_eq!(fs::read_dir(to.root("y")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(to.root("")).unwrap().count(), 1);
 }
 
 /// An introducer chooses the addresses to which its caller sends datagrams.

@@ -126,6 +126,79 @@ fn rules_for_names_hold_between_servers() {
     }
 }
 
+/// Sends a tree twice with these flags, with a change in between. Returns the last line of each command.
+fn copied_again(pair: &Pair, flags: &[&str], destination: &str) -> [String; 2] {
+    fs::create_dir_all(pair.from.root("run/deep")).unwrap();
+    fs::write(pair.from.root("run/same"), content(7, 5000)).unwrap();
+    fs::write(pair.from.root("run/deep/changes"), content(8, 1000)).unwrap();
+    let copy = |flags: &[&str]| {
+        let output = run(&mut pair.cp(flags, "run", destination));
+        expect_code(&output, 0);
+        stderr(&output).lines().last().unwrap_or_default().to_owned()
+    };
+    copy(&["-r"]);
+    let unchanged = copy(&[&["-r"][..], flags].concat());
+    fs::write(pair.from.root("run/deep/changes"), content(9, 2000)).unwrap();
+    fs::write(pair.from.root("run/new"), "new").unwrap();
+    let changed = copy(&[&["-r"][..], flags].concat());
+    let there = pair.to.root(destination).join("run");
+    assert_eq!(fs::read(there.join("deep/changes")).unwrap(), content(9, 2000));
+    assert_eq!(fs::read(there.join("new")).unwrap(), b"new");
+    [unchanged, changed]
+}
+
+#[test]
+fn a_repeated_copy_sends_only_what_differs() {
+    for (from, to) in [(&DIAL[..], &[][..]), (&[], &DIAL)] {
+        for (flags, destination) in [(&[][..], "in/"), (&["-c"], ""), (&["-a"], "deep/er/")] {
+            let pair = Pair::new(from, to);
+            let [unchanged, changed] = copied_again(&pair, flags, destination);
+            assert!(
+                unchanged.contains("nothing to copy; 2 files (5.9 KiB) there already"),
+                "{unchanged}"
+            );
+            assert!(changed.contains("2.0 KiB in 2 files"), "{changed}");
+            assert!(changed.contains("1 file (4.9 KiB) there already"), "{changed}");
+        }
+    }
+}
+
+#[test]
+fn again_sends_everything() {
+    let pair = Pair::usual();
+    let [unchanged, changed] = copied_again(&pair, &["--again"], "");
+    assert!(unchanged.contains("5.9 KiB in 2 files"), "{unchanged}");
+    assert!(changed.contains("in 3 files"), "{changed}");
+}
+
+#[test]
+fn a_file_between_servers_is_compared_under_its_new_name() {
+    let pair = Pair::usual();
+    fs::write(pair.from.root("x"), content(10, 3000)).unwrap();
+    for (destination, words) in [
+        ("y", "2.9 KiB in 1 file"),
+        ("y", "nothing to copy; 1 file (2.9 KiB) there already"),
+        ("", "2.9 KiB in 1 file"),
+        ("x", "nothing to copy; 1 file"),
+    ] {
+        let output = run(&mut pair.cp(&["--json"], "x", destination));
+        expect_code(&output, 0);
+        let skipped = u64::from(words.starts_with("nothing"));
+        assert_eq!(json(&output)["skipped_files"], skipped, "{destination}");
+        assert_eq!(json(&output)["files"], 1 - skipped, "{destination}");
+        assert_eq!(json(&output)["verified"], true, "{destination}");
+    }
+    fs::write(pair.from.root("z"), "z").unwrap();
+    // A pattern is expanded by the server, and all its matches are sent.
+    expect_words(&run(&mut pair.cp(&[], "[xz]", "")), 0, &["2 files"]);
+    expect_words(&run(&mut pair.cp(&[], "x", "")), 0, &["nothing to copy; 1 file"]);
+    // An entry that cannot be read is a failure, although another one is copied.
+    let mut both = pair.from.cp(["--to-ticket"]);
+    both.arg(pair.to_ticket()).args([pair.from.url("z"), pair.from.url("none"), pair.to.url("")]);
+    let output = run(&mut both);
+    expect_words(&output, 1, &["none"]);
+}
+
 #[test]
 fn a_server_dials_only_with_permission_and_only_permitted_addresses() {
     for (flags, part) in [
@@ -250,7 +323,7 @@ fn an_interrupt_ends_the_copy_and_the_same_command_resumes() {
 #[test]
 fn flags_that_do_not_hold_between_servers_are_refused() {
     let pair = Pair::usual();
-    for flag in ["--retry=1m", "--receipt=r", "-n", "--checksum", "--relay", "--min-rate=1M"] {
+    for flag in ["--retry=1m", "--receipt=r", "-n", "--relay", "--min-rate=1M"] {
         expect_words(&run(&mut pair.cp(&[flag], "x", "")), 2, &["is not supported"]);
     }
     let mut sync = pair.from.sabul();
