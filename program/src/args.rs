@@ -93,11 +93,6 @@ pub(crate) fn given(name: &str, without: &[&str]) -> Vec<OsString> {
     found.map(|command| given::flags(command, &words[start..], without)).unwrap_or_default()
 }
 
-/// Whether this process, as command `name`, got this flag without a value.
-pub(crate) fn is_given(name: &str, flag: &str) -> bool {
-    given(name, &[]).iter().any(|word| word == flag)
-}
-
 /// Returns the flags of a command, without those named by their long names. `words` starts with its name.
 pub(crate) fn flags_of(words: &[OsString], without: &[&str]) -> Vec<OsString> {
     let Some((name, rest)) = words.split_first() else { return Vec::new() };

@@ -28,6 +28,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::args::{self, CarrierArg, CopyArgs};
+use crate::cp::CopyCommand;
 use crate::error::CliError;
 use crate::exit;
 use crate::interrupt::Interrupt;
@@ -100,7 +101,7 @@ struct Place<'a> {
 }
 
 /// Runs the command here, or on another machine if all places are remote.
-pub(crate) async fn run_or<A: AsMut<CopyArgs>>(
+pub(crate) async fn run_or<A: CopyCommand>(
     name: &str,
     mut args: A,
     run: impl AsyncFnOnce(A) -> Result<u8, CliError>,
@@ -118,10 +119,10 @@ pub(crate) async fn run_or<A: AsMut<CopyArgs>>(
         copy.queued.passing = Passing::read_entries();
     } else if copy.stdio {
         copy.channel.read_stdin()?;
-    } else if let Some(between) = Between::of(copy)? {
-        return between.run(name, copy).await;
+    } else if let Some(between) = Between::of(args.as_ref())? {
+        return between.run(name, &args).await;
     }
-    if copy.to_ticket.is_some() {
+    if args.as_ref().to_ticket.is_some() {
         return Err(only_between_servers());
     }
     run(args).await
@@ -165,7 +166,7 @@ impl<'a> Between<'a> {
 
     /// Runs the copy and returns the exit code. Standard output gets one JSON document with `--json`, and one last line
     /// with `--json-lines`, also if both machines tried.
-    async fn run(&self, name: &str, args: &CopyArgs) -> Result<u8, CliError> {
+    async fn run(&self, name: &str, args: &impl CopyCommand) -> Result<u8, CliError> {
         let interrupt = Interrupt::listen()?;
         self.run_with(name, args, &interrupt, |_| ()).await
     }
@@ -174,12 +175,13 @@ impl<'a> Between<'a> {
     pub(crate) async fn run_with(
         &self,
         name: &str,
-        args: &CopyArgs,
+        command: &impl CopyCommand,
         interrupt: &Interrupt,
         change: impl FnOnce(&mut Value),
     ) -> Result<u8, CliError> {
         let mut last = None;
-        let result = self.attempts(name, args, interrupt, &mut last).await;
+        let result = self.attempts(name, command, interrupt, &mut last).await;
+        let args = command.as_ref();
         if args.json || args.json_lines {
             let mut done = match (last, &result) {
                 (Some(done), _) => done,
@@ -219,13 +221,14 @@ impl<'a> Between<'a> {
     async fn attempts(
         &self,
         name: &str,
-        args: &CopyArgs,
+        command: &impl CopyCommand,
         interrupt: &Interrupt,
         last: &mut Option<Value>,
     ) -> Result<u8, CliError> {
         if let Some(places) = self.servers()? {
-            return servers::run(name, args, &places, interrupt, last).await;
+            return servers::run(name, command, &places, interrupt, last).await;
         }
+        let args = command.as_ref();
         if args.to_ticket.is_some() {
             return Err(only_between_servers());
         }

@@ -53,13 +53,16 @@ use plan::Plan;
 use receipt::Receipt;
 pub(crate) use replicate::run as replicate;
 use report::Recorder;
+pub(crate) use summary::entries;
 use summary::{conclude, print_failures};
-use sync::{Selecting, Sync};
+pub(crate) use sync::Selecting;
+use sync::Sync;
 pub(crate) use verify::run as verify;
 
 /// Runs `sabul cp` and returns the exit code.
 pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
-    let CpArgs { again, bag, mut copy, foreign, .. } = args;
+    let selecting = args.selecting()?;
+    let CpArgs { bag, mut copy, foreign, .. } = args;
     if let Some(reason) = foreign.refusal() {
         return Err(CliError::usage(reason));
     }
@@ -70,7 +73,6 @@ pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
         ));
     }
     copy.receipt.bag = bag;
-    let selecting = Selecting { is_all: again || copy.no_resume, is_dry: false, sync: None };
     if copy.dry_run {
         return dry::run(&copy, &selecting).await;
     }
@@ -83,8 +85,9 @@ pub(crate) async fn sync(mut args: SyncArgs) -> Result<u8, CliError> {
         args.names = Some(files_from::read(list, args.from0, args.copy.recursive)?);
     }
     args.copy.recursive = true;
-    let sync = Sync::of(&args)?;
-    run_sync("sync", args.copy, sync).await
+    args.copy.growing = true;
+    let selecting = args.selecting()?;
+    run_with("sync", args.copy, selecting).await
 }
 
 /// Runs `sabul apply` and returns the exit code.
@@ -94,15 +97,31 @@ pub(crate) async fn apply(args: ApplyArgs) -> Result<u8, CliError> {
         return Err(CliError::usage("give one plan file: sabul apply PLAN"));
     };
     let path = path.clone();
-    let (args, planned) = plan_file::read(Path::new(&path), args)?;
-    let sync = Sync::of(&args)?.with_plan(planned);
-    run_sync("apply", args.copy, sync).await
+    let (mut args, planned) = plan_file::read(Path::new(&path), args)?;
+    args.copy.growing = true;
+    let sync = Some(Sync::of(&args)?.with_plan(planned));
+    let selecting = Selecting { is_all: false, is_dry: args.copy.dry_run, sync };
+    run_with("apply", args.copy, selecting).await
 }
 
-async fn run_sync(name: &'static str, mut copy: CopyArgs, sync: Sync) -> Result<u8, CliError> {
-    copy.growing = true;
-    let selecting = Selecting { is_all: false, is_dry: copy.dry_run, sync: Some(sync) };
-    run_with(name, copy, selecting).await
+/// A command that copies.
+pub(crate) trait CopyCommand: AsRef<CopyArgs> + AsMut<CopyArgs> {
+    /// Settings of the selection of entries.
+    fn selecting(&self) -> Result<Selecting, CliError>;
+}
+
+impl CopyCommand for CpArgs {
+    fn selecting(&self) -> Result<Selecting, CliError> {
+        let is_all = self.again || self.copy.no_resume;
+        Ok(Selecting { is_all, is_dry: false, sync: None })
+    }
+}
+
+impl CopyCommand for SyncArgs {
+    fn selecting(&self) -> Result<Selecting, CliError> {
+        let sync = Some(Sync::of(self)?);
+        Ok(Selecting { is_all: false, is_dry: self.copy.dry_run, sync })
+    }
 }
 
 impl CopyArgs {

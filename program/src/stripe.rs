@@ -90,7 +90,7 @@ async fn copy(args: &CpArgs, file: &Path) -> Result<u8, CliError> {
     }
     let last = between.by(&pair.source, &pair.destination);
     let sums = Sums { files: division.files, bytes: division.bytes, started };
-    last.run_with("cp", copy, &interrupt, |done| sums.add_to(done)).await
+    last.run_with("cp", args, &interrupt, |done| sums.add_to(done)).await
 }
 
 const fn is_quiet(args: &CopyArgs) -> bool {

@@ -90,6 +90,12 @@ pub(crate) struct CpArgs {
     pub(crate) foreign: ForeignArgs,
 }
 
+impl AsRef<CopyArgs> for CpArgs {
+    fn as_ref(&self) -> &CopyArgs {
+        &self.copy
+    }
+}
+
 impl AsMut<CopyArgs> for CpArgs {
     fn as_mut(&mut self) -> &mut CopyArgs {
         &mut self.copy

@@ -105,6 +105,12 @@ impl SyncArgs {
     }
 }
 
+impl AsRef<CopyArgs> for SyncArgs {
+    fn as_ref(&self) -> &CopyArgs {
+        &self.copy
+    }
+}
+
 impl AsMut<CopyArgs> for SyncArgs {
     fn as_mut(&mut self) -> &mut CopyArgs {
         &mut self.copy

@@ -14,8 +14,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 
 use super::{Events, INTERRUPTED_EARLY, LINE_MAX, UNREACHABLE, unsupported};
 use crate::args::{self, ChannelArgs, CopyArgs};
-use crate::cp::remotes::{self, Choice, Different};
-use crate::cp::transfer_options;
+use crate::cp::remotes::{Choice, Different, Remotes};
+use crate::cp::{CopyCommand, Selecting, entries, transfer_options};
 use crate::error::CliError;
 use crate::exit::{self, FAILED};
 use crate::interrupt::Interrupt;
@@ -34,6 +34,16 @@ const SUPPORTED: &[&str] = &[
     "hard-links",
     "again",
     "checksum",
+    "delete",
+    "delete-limit",
+    "trash",
+    "update",
+    "size-only",
+    "existing",
+    "ignore-existing",
+    "modify-window",
+    "itemize-changes",
+    "whole-file",
     "bwlimit",
     "policy",
     "rate",
@@ -95,24 +105,43 @@ pub(super) struct Places<'a> {
 
 /// A copy that has ended.
 struct Ended {
-    code: u8,
     /// The event of the end.
     done: Value,
     /// The server that dials has reached the other one.
     has_started: bool,
+    /// Another kind of entry blocked some entries, and was removed.
+    is_repeated: bool,
 }
 
 impl Ended {
-    /// The end if no entry differs.
-    async fn without_copy(args: &CopyArgs, different: Different) -> Result<Self, CliError> {
+    /// The end of a copy without entries.
+    fn without_copy(args: &CopyArgs) -> Result<Self, CliError> {
         let mut copy = TransferJson::nothing(controller(args));
         (copy.verified, copy.durable) = (true, !args.no_sync);
         copy.policy = Some(args.policy.name());
         let line = LineBuilder::default().line(CopyEvent::Done(Box::new(copy)));
         let done = serde_json::to_value(&line);
-        let mut done = done.map_err(|error| CliError::failed(error.to_string()))?;
-        different.complete(&mut done).await?;
-        Ok(Self { code: exit_of(&done), done, has_started: true })
+        let done = done.map_err(|error| CliError::failed(error.to_string()))?;
+        Ok(Self { done, has_started: true, is_repeated: false })
+    }
+
+    /// Adds the numbers of an earlier round.
+    fn add(&mut self, earlier: &Value) {
+        for name in ["files", "bytes", "directories", "removed", "wire_bytes", "seconds"] {
+            match (&self.done[name], &earlier[name]) {
+                (Value::Null, _) | (_, Value::Null) => {}
+                (now, before) => {
+                    let sum = match now.as_u64().zip(before.as_u64()) {
+                        Some((now, before)) => (now + before).into(),
+                        None => {
+                            let number = |it: &Value| it.as_f64().unwrap_or_default();
+                            (number(now) + number(before)).into()
+                        }
+                    };
+                    self.done[name] = sum;
+                }
+            }
+        }
     }
 }
 
@@ -126,34 +155,32 @@ struct Dialled {
 /// Runs the copy, and returns the exit code. `last` gets the event of the end.
 pub(super) async fn run(
     name: &str,
-    args: &CopyArgs,
+    command: &impl CopyCommand,
     places: &Places<'_>,
     interrupt: &Interrupt,
     last: &mut Option<Value>,
 ) -> Result<u8, CliError> {
-    if name != "cp" {
-        return Err(CliError::usage(format!(
-            "'sabul {name}' between two servers is not supported; use 'sabul cp', or write one side as [USER@]HOST:PATH"
-        )));
-    }
-    if let Some(flag) = args::given(name, SUPPORTED).first() {
-        return Err(unsupported(&flag.display().to_string()));
+    let (args, selecting) = settings(name, command)?;
+    let (args, is_sync) = (&args, selecting.sync.is_some());
+    let mut to = places.destination.clone();
+    if is_sync && !to.is_empty() && !to.ends_with('/') {
+        to.push('/');
     }
     let options = transfer_options(args)?;
     let channel = ChannelSettings::of(&options).ok_or_else(|| unsupported("--carrier ssh"))?;
     let order = CopyOrder {
         ticket: String::new(),
         sources: places.sources.clone(),
-        recursive: args.recursive || args.archive,
+        recursive: args.recursive,
         selected: false,
-        destination: places.destination.clone(),
+        destination: to,
         files: FileSettings::of(&options),
         channel,
     };
     let source = dial(&args.channel, "--ticket", places.source, interrupt).await?;
-    let mut to = args.channel.clone();
-    to.ticket.clone_from(&args.to_ticket);
-    let destination = dial(&to, "--to-ticket", places.server, interrupt).await;
+    let mut channel = args.channel.clone();
+    channel.ticket.clone_from(&args.to_ticket);
+    let destination = dial(&channel, "--to-ticket", places.server, interrupt).await;
     let destination = match destination {
         Ok(destination) => destination,
         Err(error) => {
@@ -161,20 +188,40 @@ pub(super) async fn run(
             return Err(error);
         }
     };
-    let is_all = args.no_resume || args::is_given(name, "--again");
-    let copy = Copy { args, is_all, options, order, source, destination };
+    let copy = Copy { args, selecting: &selecting, options, order, source, destination };
     let result = tokio::select! {
-        result = copy.turns() => result,
+        result = copy.rounds() => result,
         () = interrupt.wait() => {
             Err(CliError::interrupted("interrupted: run the same command again to resume"))
         }
     };
     // The end of the sessions ends the copy at both servers.
     tokio::join!(copy.source.session.close(), copy.destination.session.close());
-    let Ended { code, done, .. } = result?;
-    conclude(args, &done);
+    let done = result?.done;
+    conclude(args, &selecting, &done);
+    let code = exit_of(&done);
     *last = Some(done);
     Ok(code)
+}
+
+/// Returns the settings of the command.
+///
+/// # Errors
+/// If a flag does not hold between two servers.
+fn settings(name: &str, command: &impl CopyCommand) -> Result<(CopyArgs, Selecting), CliError> {
+    let unsupported_flag = args::given(name, SUPPORTED).into_iter().find(|flag| {
+        // `cp -n` prints other lines than `sync -n`.
+        name != "sync" || !(flag == "-n" || flag == "--dry-run")
+    });
+    if let Some(flag) = unsupported_flag {
+        return Err(unsupported(&flag.display().to_string()));
+    }
+    let selecting = command.selecting()?;
+    let is_sync = selecting.sync.is_some();
+    let mut args = command.as_ref().clone();
+    args.recursive |= args.archive || is_sync;
+    args.growing |= is_sync;
+    Ok((args, selecting))
 }
 
 /// Connects to a server, by the ticket or a key.
@@ -209,8 +256,7 @@ async fn dial(
 
 struct Copy<'a> {
     args: &'a CopyArgs,
-    /// All entries are copied.
-    is_all: bool,
+    selecting: &'a Selecting,
     options: TransferOptions,
     /// The order, without a ticket.
     order: CopyOrder,
@@ -219,11 +265,22 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
+    /// Copies, and once more if another kind of entry had to be removed first.
+    async fn rounds(&self) -> Result<Ended, CliError> {
+        let first = self.turns().await?;
+        if !first.is_repeated {
+            return Ok(first);
+        }
+        let mut second = self.turns().await?;
+        second.add(&first.done);
+        Ok(second)
+    }
+
     /// Lets the server of the sources dial, and the other one if the first does not dial or reaches nobody.
     async fn turns(&self) -> Result<Ended, CliError> {
         let first = self.attempt(Turn::Send).await;
         let why = match &first {
-            Ok(Ended { code: UNREACHABLE, done, has_started: false }) => {
+            Ok(Ended { done, has_started: false, .. }) if exit_of(done) == UNREACHABLE => {
                 messages(done).next().unwrap_or_default()
             }
             Err(error) if error.is_refusal() => error.to_string(),
@@ -261,13 +318,17 @@ impl Copy<'_> {
                 (&self.destination, &self.source, admit)
             }
         };
-        let mut different = match self.compare().await? {
+        let remotes = self.remotes();
+        let mut different = match remotes.compare().await? {
             Choice::All => None,
             Choice::Different(different) if different.is_empty() => {
-                return Ended::without_copy(self.args, different).await;
+                let mut ended = Ended::without_copy(self.args)?;
+                ended.is_repeated = remotes.complete(different, &mut ended.done).await?;
+                return Ok(ended);
             }
             Choice::Different(different) => Some(different),
         };
+        remotes.prepare().await?;
         let ticket = self.admitted(other, &admit).await.map_err(|error| match turn {
             // A destination that may not be written fetches nothing either.
             Turn::Send if error.is_refusal() => CliError::failed(of(other, error).to_string()),
@@ -282,20 +343,17 @@ impl Copy<'_> {
         let ended = self.ordered(driver, &order, different.as_mut()).await;
         let mut ended = ended.map_err(|error| of(driver, error))?;
         if let Some(different) = different.filter(|_| ended.has_started) {
-            different.complete(&mut ended.done).await?;
-            ended.code = exit_of(&ended.done);
+            ended.is_repeated = remotes.complete(different, &mut ended.done).await?;
         }
         Ok(ended)
     }
 
-    /// Compares both ends, if that is requested.
-    async fn compare(&self) -> Result<Choice, CliError> {
-        if self.is_all {
-            return Ok(Choice::All);
-        }
-        let sources: Vec<_> = self.order.sources.iter().map(|it| it.clone().into_bytes()).collect();
-        let destination = (&self.destination.session, self.order.destination.as_bytes());
-        remotes::compare(self.args, (&self.source.session, &sources), destination).await
+    /// Both servers, with the places of the copy.
+    fn remotes(&self) -> Remotes<'_> {
+        let sources = self.order.sources.iter().map(|it| it.clone().into_bytes()).collect();
+        let destination = self.order.destination.clone().into_bytes();
+        let source = (&self.source.session, sources);
+        Remotes::new(self.args, self.selecting, source, (&self.destination.session, destination))
     }
 
     /// Orders a ticket for this copy.
@@ -330,7 +388,7 @@ impl Copy<'_> {
         };
         let has_started = events.has_started;
         match events.end() {
-            Some(done) => Ok(Ended { code: exit_of(&done), done, has_started }),
+            Some(done) => Ok(Ended { done, has_started, is_repeated: false }),
             None if ended.is_lost() => {
                 let text = format!("{ended}; run the same command again to resume");
                 Err(ended.in_words(text))
@@ -423,7 +481,7 @@ fn messages(done: &Value) -> impl Iterator<Item = String> {
 }
 
 /// Prints failures and the summary.
-fn conclude(args: &CopyArgs, done: &Value) {
+fn conclude(args: &CopyArgs, selecting: &Selecting, done: &Value) {
     for message in messages(done).take(ERRORS_SHOWN) {
         output::error(message);
     }
@@ -433,18 +491,30 @@ fn conclude(args: &CopyArgs, done: &Value) {
     }
     let files = done["files"].as_u64().unwrap_or_default();
     let skipped = done["skipped_files"].as_u64().unwrap_or_default();
-    let there = match skipped {
-        0 => String::new(),
-        _ => {
-            let bytes = show_bytes(done["skipped_bytes"].as_u64().unwrap_or_default());
-            format!("; {} ({bytes}) there already", count(skipped, "file"))
-        }
-    };
+    let mut also = String::new();
+    if skipped > 0 {
+        let bytes = show_bytes(done["skipped_bytes"].as_u64().unwrap_or_default());
+        also += &format!("; {} ({bytes}) there already", count(skipped, "file"));
+    }
+    let removed = done["removed"].as_u64().unwrap_or_default();
+    if selecting.is_dry {
+        let bytes = show_bytes(done["bytes"].as_u64().unwrap_or_default());
+        let removed = match removed {
+            0 => String::new(),
+            _ => format!(" and remove {}", entries(removed)),
+        };
+        let files = count(files, "file");
+        output::note(format_args!("dry run: would copy {bytes} in {files}{removed}{also}"));
+        return;
+    }
+    if removed > 0 {
+        also += &format!("; {} removed", entries(removed));
+    }
     if args.quiet || (files == 0 && exit_of(done) != exit::DONE) {
         return;
     }
-    if files == 0 && skipped > 0 {
-        output::note(format_args!("nothing to copy{there}"));
+    if files == 0 && done["bytes"] == 0 && (skipped > 0 || selecting.sync.is_some()) {
+        output::note(format_args!("nothing to copy{also}"));
         return;
     }
     let number = |name: &str| done[name].as_f64().unwrap_or_default();
@@ -460,7 +530,7 @@ fn conclude(args: &CopyArgs, done: &Value) {
         }
     }
     line += &format!(", {:.2} s, {}", number("seconds"), show_rate(number("goodput_bps")));
-    output::note(line + &there);
+    output::note(line + &also);
 }
 
 #[cfg(test)]

@@ -75,7 +75,11 @@ enum Started {
 }
 
 /// Changes of directories that lose rights at the destination.
-fn narrowing(plan: &Plan, session: &Session, tops: Option<&Arc<TopsReader>>) -> Narrowing {
+pub(super) fn narrowing(
+    plan: &Plan,
+    session: &Session,
+    tops: Option<&Arc<TopsReader>>,
+) -> Narrowing {
     let (plan, session, runtime) = (plan.clone(), session.clone(), Handle::current());
     let tops = tops.cloned();
     Narrowing::new(Box::new(move |changes| {
@@ -339,7 +343,9 @@ async fn complete(
     let changed = tokio::select! {
         changed = async {
             let (Some(sync), Some(tops)) = (sync, tops) else {
-                return adjust(args, plan, session, outcome).await.map(|()| 0);
+                return adjust(args, plan, session, &outcome.selecting, &outcome.compared)
+                    .await
+                    .map(|()| 0);
             };
             let tops = tops.get().await?;
             sync.complete(plan, session, report, &outcome.compared, &tops).await
@@ -360,14 +366,15 @@ async fn complete(
 }
 
 /// Sets the metadata of files that the destination has with the same content.
-async fn adjust(
+pub(super) async fn adjust(
     args: &CopyArgs,
     plan: &Plan,
     session: &Session,
-    outcome: &Outcome,
+    selecting: &Selecting,
+    compared: &Compared,
 ) -> Result<(), CliError> {
-    let adjusted = &outcome.compared.adjusted;
-    let Some(order) = outcome.selecting.order(args, plan).filter(|_| !adjusted.is_empty()) else {
+    let adjusted = &compared.adjusted;
+    let Some(order) = selecting.order(args, plan).filter(|_| !adjusted.is_empty()) else {
         return Ok(());
     };
     let CompareOptions { modes, owners, .. } = order.options;

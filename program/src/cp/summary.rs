@@ -163,7 +163,7 @@ pub(super) fn summary(report: &Report, outcome: &Outcome) -> String {
     line
 }
 
-pub(super) fn entries(count: u64) -> String {
+pub(crate) fn entries(count: u64) -> String {
     if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
 }
 

@@ -42,7 +42,7 @@ const KEPT_OF_A_NAME: u32 = 1000;
 
 /// Settings of `sabul sync`.
 #[derive(Debug)]
-pub(super) struct Sync {
+pub(crate) struct Sync {
     options: CompareOptions,
     delete: bool,
     delete_limit: Option<u64>,
@@ -62,13 +62,13 @@ pub(super) struct Sync {
 
 /// Selection of the entries to copy.
 #[derive(Debug)]
-pub(super) struct Selecting {
+pub(crate) struct Selecting {
     /// Everything is copied.
     pub(super) is_all: bool,
     /// Nothing is changed.
-    pub(super) is_dry: bool,
+    pub(crate) is_dry: bool,
     /// Settings of `sabul sync`.
-    pub(super) sync: Option<Sync>,
+    pub(crate) sync: Option<Sync>,
 }
 
 impl Selecting {
@@ -110,7 +110,7 @@ impl Selecting {
 
 impl Order {
     /// Settings of the comparison of a copy.
-    pub(crate) fn of_copy(args: &CopyArgs) -> Self {
+    fn of_copy(args: &CopyArgs) -> Self {
         let is_kept = args.preserve || args.archive;
         let options = CompareOptions {
             content: args.checksum,

@@ -43,6 +43,8 @@ impl Tops {
 #[derive(Debug)]
 pub(super) struct TopsReader {
     plan: Plan,
+    /// The machine of the source and the place there, if both ends are other machines.
+    source: Option<(Session, Vec<u8>)>,
     session: Session,
     chmod: Chmod,
     /// Permission bits are copied.
@@ -66,8 +68,32 @@ impl TopsReader {
         trash: Option<&Path>,
         id: Option<Identity>,
     ) -> Arc<Self> {
+        Self::start_from(None, plan, session, args, trash, id)
+    }
+
+    /// Starts to read at two other machines. `plan` is a copy to the destination.
+    pub(super) fn between(
+        plan: &Plan,
+        (source, places): (&Session, &[Vec<u8>]),
+        destination: &Session,
+        args: &CopyArgs,
+        trash: Option<&Path>,
+    ) -> Arc<Self> {
+        let source = places.first().map(|place| (source.clone(), place.clone()));
+        Self::start_from(source, plan, destination, args, trash, None)
+    }
+
+    fn start_from(
+        source: Option<(Session, Vec<u8>)>,
+        plan: &Plan,
+        session: &Session,
+        args: &CopyArgs,
+        trash: Option<&Path>,
+        id: Option<Identity>,
+    ) -> Arc<Self> {
         let reader = Arc::new(Self {
             plan: plan.clone(),
+            source,
             session: session.clone(),
             chmod: args.chmod.clone().unwrap_or_default(),
             modes: args.preserve || args.archive,
@@ -112,7 +138,12 @@ impl TopsReader {
                 let content = sources.first().filter(|it| means_content(it.as_bytes()));
                 // The served directory itself keeps its metadata.
                 let content = content.filter(|_| !to.path.is_empty());
-                source = content.and_then(|source| here(source));
+                source = match (content, &self.source) {
+                    (Some(_), Some((session, place))) => {
+                        look_up(session, place, parts).await?.and_then(Result::ok)
+                    }
+                    (content, _) => content.and_then(|source| here(source)),
+                };
                 let place = if to.path.is_empty() { b"." } else { &to.path[..] };
                 destination = match there(place).await? {
                     Some(Err(failure)) if failure.code == FailureCode::NotFound => {

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -43,6 +45,17 @@ impl Pair {
     fn cp(&self, flags: &[&str], source: &str, destination: &str) -> Command {
         let mut command = self.from.cp(flags);
         command.arg("--to-ticket").arg(self.to_ticket());
+        command.arg(self.from.url(source)).arg(self.to.url(destination));
+        command
+    }
+
+    /// Returns `sabul sync` of this source to this destination.
+    fn sync(&self, flags: &[&str], source: &str, destination: &str) -> Command {
+        let mut command = self.from.sabul();
+        command.arg("sync").args(flags);
+        for (flag, bench) in [("--ticket", &self.from), ("--to-ticket", &self.to)] {
+            command.arg(flag).arg(bench.path("ticket"));
+        }
         command.arg(self.from.url(source)).arg(self.to.url(destination));
         command
     }
@@ -199,6 +212,117 @@ fn a_file_between_servers_is_compared_under_its_new_name() {
     expect_words(&output, 1, &["none"]);
 }
 
+/// Names of the entries below a directory with kind, permission bits, time and content.
+fn tree(directory: &Path) -> BTreeMap<PathBuf, (u32, i64, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut ahead = vec![directory.to_owned()];
+    while let Some(path) = ahead.pop() {
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        let content = match metadata.is_dir() {
+            true => {
+                ahead.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                Vec::new()
+            }
+            false if metadata.is_symlink() => {
+                fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+            }
+            false => fs::read(&path).unwrap(),
+        };
+        let name = path.strip_prefix(directory).unwrap().to_owned();
+        found.insert(name, (metadata.mode(), metadata.mtime(), content));
+    }
+    found
+}
+
+fn expect_equal(pair: &Pair) {
+    let (from, to) = (tree(&pair.from.root("run")), tree(&pair.to.root("copy")));
+    let names = |tree: &BTreeMap<PathBuf, _>| tree.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&from), names(&to));
+    for (name, entry) in from {
+        // Only an archive keeps the times of links.
+        assert_eq!(entry, to[&name], "{}", name.display());
+    }
+}
+
+#[test]
+fn trees_of_two_servers_become_equal() {
+    const REMOVES: &[&str] = &["--allow-rm"];
+    for (from, to) in [(&DIAL[..], REMOVES), (&[], &[&DIAL[..], REMOVES].concat()[..])] {
+        let pair = Pair::new(from, to);
+        let at = |name: &str| pair.from.root("run").join(name);
+        let sync = |flags: &[&str], code, words: &[&str]| {
+            let flags = [&["-a", "--delete", "--delete-limit", "100"], flags].concat();
+            let output = run(&mut pair.sync(&flags, "run/", "copy"));
+            expect_words(&output, code, words);
+            output
+        };
+        fs::create_dir_all(at("deep/er")).unwrap();
+        fs::create_dir(at("empty")).unwrap();
+        for (name, size) in [("a", 1000), ("deep/b", 100_000), ("deep/er/c", 0), ("changes", 70)] {
+            fs::write(at(name), content(3, size)).unwrap();
+        }
+        std::os::unix::fs::symlink("a", at("link")).unwrap();
+        sync(&[], 0, &["in 4 files"]);
+        expect_equal(&pair);
+        sync(&[], 0, &["nothing to copy; 4 files"]);
+        // Content, metadata, removal, a directory in place of a file and the reverse.
+        fs::write(at("changes"), content(1, 71)).unwrap();
+        fs::set_permissions(at("a"), fs::Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(at("deep"), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::remove_file(at("deep/b")).unwrap();
+        fs::create_dir(at("deep/b")).unwrap();
+        fs::write(at("deep/b/new"), "new").unwrap();
+        fs::remove_dir(at("empty")).unwrap();
+        fs::write(at("empty"), "full").unwrap();
+        fs::remove_file(at("deep/er/c")).unwrap();
+        let before = tree(&pair.to.root("copy"));
+        let dry = sync(&["-n"], 0, &["dry run: would copy"]);
+        let lines = String::from_utf8(dry.stdout).unwrap();
+        for line in ["<f.st...... changes", "*deleting   deep/er/c", ".f...p..... a"] {
+            assert!(lines.contains(line), "no '{line}':\n{lines}");
+        }
+        assert_eq!(tree(&pair.to.root("copy")), before);
+        sync(&[], 0, &["in 3 files", "3 entries removed"]);
+        expect_equal(&pair);
+        sync(&["-c"], 0, &["nothing to copy"]);
+    }
+}
+
+#[test]
+fn a_sync_between_servers_removes_only_within_its_limits() {
+    let pair = Pair::new(&DIAL, &["--allow-rm"]);
+    fs::create_dir(pair.from.root("run")).unwrap();
+    fs::create_dir(pair.to.root("copy")).unwrap();
+    for (at, name) in [(&pair.from, "run/x"), (&pair.to, "copy/y"), (&pair.to, "copy/z")] {
+        fs::write(at.root(name), name).unwrap();
+    }
+    let limited = run(&mut pair.sync(&["--delete"], "run/", "copy/"));
+    expect_words(&limited, 1, &["nothing was removed: 2 of 2 entries", "--delete-limit 2"]);
+    assert_eq!(files_below(&pair.to.root("copy")).len(), 3);
+    let flags = ["--delete", "--delete-limit=2", "--trash=old", "--json"];
+    let output = run(&mut pair.sync(&flags, "run/", "copy/"));
+    expect_code(&output, 0);
+    assert_eq!(json(&output)["removed"], 2);
+    assert_eq!(files_below(&pair.to.root("copy")).len(), 1);
+    assert_eq!(files_below(&pair.to.root("old")).len(), 2);
+    // An empty directory is made, and is no reason to remove the other one.
+    fs::create_dir(pair.from.root("none")).unwrap();
+    let output = run(&mut pair.sync(&["--delete"], "none/", "new"));
+    expect_code(&output, 0);
+    assert!(pair.to.root("new").is_dir());
+    let output = run(&mut pair.sync(&["--delete", "--delete-limit=9"], "none/", "copy"));
+    expect_words(&output, 1, &["the source is empty"]);
+    assert_eq!(files_below(&pair.to.root("copy")).len(), 1);
+    // A server without --allow-rm removes nothing.
+    let pair = Pair::usual();
+    fs::create_dir(pair.from.root("run")).unwrap();
+    fs::write(pair.from.root("run/x"), "x").unwrap();
+    fs::write(pair.to.root("y"), "y").unwrap();
+    let output = run(&mut pair.sync(&["--delete", "--delete-limit=9"], "run/", ""));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(files_below(&pair.to.root("")).len(), 2);
+}
+
 #[test]
 fn a_server_dials_only_with_permission_and_only_permitted_addresses() {
     for (flags, part) in [
@@ -326,10 +450,10 @@ fn flags_that_do_not_hold_between_servers_are_refused() {
     for flag in ["--retry=1m", "--receipt=r", "-n", "--relay", "--min-rate=1M"] {
         expect_words(&run(&mut pair.cp(&[flag], "x", "")), 2, &["is not supported"]);
     }
-    let mut sync = pair.from.sabul();
-    sync.args(["sync", "--to-ticket"]).arg(pair.to_ticket());
-    sync.arg(pair.from.url("x")).arg(pair.to.url(""));
-    expect_words(&run(&mut sync), 2, &["'sabul sync' between two servers is not supported"]);
+    for flags in [&["-n", "--plan=p"][..], &["--files-from=l"], &["--receipt=r"], &["--relay"]] {
+        expect_words(&run(&mut pair.sync(flags, "x/", "y")), 2, &["is not supported"]);
+    }
+    expect_words(&run(&mut pair.sync(&[], "[x]/", "y")), 2, &["does not support patterns"]);
     let mut single = pair.from.cp(["--to-ticket", "ticket", "."]);
     expect_words(&run(single.arg(pair.to.url(""))), 2, &["--ticket"]);
 }
