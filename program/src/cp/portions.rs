@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use sabul::files::Changed;
+use sabul::files::{Changed, NewMetadata};
 use tokio::task::JoinSet;
 
 use crate::error::CliError;
@@ -14,6 +14,10 @@ pub(super) const CHANGES_AT_ONCE: usize = 8;
 /// Least entries of a request for changes, if there are more. Ours: fewer do not save an RTT.
 const PORTION_MIN: usize = 32;
 const BYTES_AT_ONCE: usize = 128 << 10;
+/// Memory of all requests at the same time at the other machine, which lets 4 MiB wait.
+const WEIGHT_AT_ONCE: usize = 3 << 20;
+/// Memory of an entry at the other machine besides its name, as that machine counts.
+const ENTRY_WEIGHT: usize = 96 + size_of::<NewMetadata>();
 
 /// Requests changes in portions, so many at the same time. Failures have the number of their item.
 pub(super) async fn in_portions<T, F>(
@@ -28,10 +32,11 @@ where
     let (mut tasks, mut at, mut all) = (JoinSet::new(), 0, Changed::default());
     // Some disks need milliseconds for a file, so the other end works at several portions at the same time.
     let share = items.len().div_ceil(at_once).max(PORTION_MIN);
+    let weight_max = WEIGHT_AT_ONCE / at_once.max(2);
     loop {
         while at < items.len() && tasks.len() < at_once {
             let rest = &items[at..items.len().min(at + share)];
-            let (from, now) = (at, portion(rest, &size));
+            let (from, now) = (at, portion(rest, weight_max, &size));
             let changed = request(&rest[..now]);
             tasks.spawn(async move { (from, changed.await) });
             at += now;
@@ -46,12 +51,13 @@ where
     }
 }
 
-/// Number of items that fit one request, at least one.
-fn portion<T>(items: &[T], size: impl Fn(&T) -> usize) -> usize {
-    let mut bytes = 0;
+/// Number of items that fit one request of this memory, at least one.
+fn portion<T>(items: &[T], weight_max: usize, size: impl Fn(&T) -> usize) -> usize {
+    let (mut bytes, mut weight) = (0, 0);
     let fits = |item: &&T| {
         bytes += size(item);
-        bytes <= BYTES_AT_ONCE
+        weight += ENTRY_WEIGHT + size(item);
+        bytes <= BYTES_AT_ONCE && weight <= weight_max
     };
     items.iter().take(PLACES_AT_ONCE).take_while(fits).count().max(1)
 }
@@ -104,7 +110,15 @@ mod tests {
 
     #[test]
     fn long_names_make_smaller_portions() {
-        assert_eq!(portion(&[0; 50], |_| BYTES_AT_ONCE / 4), 4);
-        assert_eq!(portion(&[0; 50], |_| BYTES_AT_ONCE * 2), 1);
+        let many = |size| portion(&[0; 5000], WEIGHT_AT_ONCE / 2, |_| size);
+        assert_eq!(many(BYTES_AT_ONCE / 4), 4);
+        assert_eq!(many(BYTES_AT_ONCE * 2), 1);
+        assert_eq!(many(10), PLACES_AT_ONCE);
+        // Eight requests together stay below the limit.
+        for size in [1, 60, 255, 4000] {
+            let count = portion(&[0; 5000], WEIGHT_AT_ONCE / 8, |_| size);
+            assert!(8 * count * (ENTRY_WEIGHT + size) <= WEIGHT_AT_ONCE, "{size}");
+            assert!(count > 90 || size == 4000, "{size}: {count}");
+        }
     }
 }

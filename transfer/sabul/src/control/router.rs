@@ -30,8 +30,8 @@ const PEER_TRANSFERS_MAX: usize = 64;
 /// Most requests queued before this side takes any. Requests can come early: `perf --streams 64` sends 64 right after
 /// it has connected.
 pub(super) const EARLY_MAX: usize = PEER_TRANSFERS_MAX;
-/// Most weight of queued requests, in bytes.
-pub(super) const REQUESTS_WEIGHT_MAX: usize = 2 << 20;
+/// Most weight of queued requests, in bytes. A synchronisation sends requests for changes of up to 3 MiB at once.
+pub(super) const REQUESTS_WEIGHT_MAX: usize = 4 << 20;
 /// Queue of the peer's requests.
 #[derive(Debug)]
 pub(crate) struct Requests {

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use sabul_units::{Random, SeededRandom};
 use sabul_wire::control::{
-    CONTROL_VERSION, ChannelParams, Direction, Done, Failure, FailureCode, MAX_MESSAGE, Request,
-    Seen,
+    CONTROL_VERSION, ChannelParams, Direction, Done, Facts, Failure, FailureCode, MAX_MESSAGE,
+    NewMetadata, Request, Seen, SeenKind,
 };
 use tokio::io::{DuplexStream, duplex, split};
 use tokio::task::JoinHandle;
@@ -262,6 +262,40 @@ async fn pending_requests_are_bounded_by_weight() {
     settle().await;
     let state = end.router.lock();
     assert!(state.requests_waiting >= 2 && state.requests_weight <= REQUESTS_WEIGHT_MAX);
+}
+
+/// As many requests for changes as a synchronisation sends at once, before this side takes any.
+#[tokio::test(start_paused = true)]
+async fn the_requests_of_a_synchronisation_wait_together() {
+    let (mut end, mut far) = played(CONNECTOR);
+    assert!(timeout(Duration::ZERO, end.requests.next()).await.is_err());
+    let Message::Open(mut open) = open(1, Direction::Push) else { unreachable!() };
+    let seen = Facts {
+        kind: SeenKind::File,
+        size: 1,
+        mode: 0o600,
+        modified_ns: Some(1),
+        owner: 0,
+        group: 0,
+        hash: None,
+        attributes: None,
+        id: None,
+        is_shared: false,
+    };
+    let change = NewMetadata {
+        path: vec![b'p'; 60],
+        mode: Some(0o644),
+        modified_ns: Some(1),
+        owner: None,
+        seen,
+    };
+    open.request = Request::SetMetadata { changes: vec![change; 1000] };
+    assert!(8 * open.weight() as usize > 2 << 20, "{}", open.weight());
+    for number in (1..17).step_by(2) {
+        send(&mut far, Message::Open(Open { transfer: number, ..open.clone() })).await;
+    }
+    settle().await;
+    assert_eq!(end.router.lock().requests_waiting, 8);
 }
 
 #[tokio::test(start_paused = true)]
