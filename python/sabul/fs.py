@@ -181,6 +181,8 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         base = path.rstrip("/") + "/" if path else ""
         is_itself = len(found) == 1 and found[0].path.rstrip("/") == path and found[0].kind != "directory"
         names = [path if is_itself else base + entry.name for entry in found]
+        # A name that looks like the protocol would mean another file in the next call.
+        names = [f"./{name}" if name.startswith("sabul::") else name for name in names]
         if not detail:
             return names
         return [await self._facts(name, entry) for name, entry in zip(names, found, strict=True)]

@@ -241,6 +241,19 @@ def test_names_are_listed_found_moved_and_removed(fs: SabulFileSystem, folder: P
     assert fs.ls(base) == []
 
 
+def test_a_name_like_the_protocol_is_a_name(fs: SabulFileSystem, folder: Path) -> None:
+    # The root of the server: names in directories have another beginning.
+    root = folder.parent
+    (root / "important").write_bytes(b"important")
+    (root / "sabul::important").write_bytes(b"other")
+    names = sorted(name for name in fs.ls("", detail=False) if name.endswith("important"))
+    assert names == ["./sabul::important", "important"]
+    assert [fs.cat(name) for name in names] == [b"other", b"important"]
+    fs.rm(names[0])
+    assert not (root / "sabul::important").exists()
+    (root / "important").unlink()
+
+
 def test_names_with_signs_of_patterns_are_names(fs: SabulFileSystem, folder: Path) -> None:
     for name in ("a*b", "[x]", "{y}"):
         fs.pipe_file(f"{folder.name}/{name}", name.encode())

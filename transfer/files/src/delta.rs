@@ -35,6 +35,8 @@ const CONTENT_BYTES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
 const READ_BYTES: usize = 1 << 20;
 /// Most chunks of an old file that are remembered for a lookup. Ours: some 100 MB, for 128 GiB of content.
 const CHUNKS_KNOWN: usize = 2 << 20;
+/// Ours: most kept ranges of a comparison, 24 MiB. A peer can repeat chunks without end.
+const KEPT_MAX: usize = 1 << 20;
 
 /// A file of this machine that is compared with the peer's file of the same name.
 #[derive(Debug)]
@@ -198,8 +200,10 @@ impl Chunked {
             match next() {
                 Ok(Ok(other)) => {
                     if other == chunk {
-                        keep(&mut kept, Moved { to: at, from: at, bytes: chunk.bytes.into() });
-                        hasher.update(content);
+                        let range = Moved { to: at, from: at, bytes: chunk.bytes.into() };
+                        if keep(&mut kept, range) {
+                            hasher.update(content);
+                        }
                     }
                     at += u64::from(chunk.bytes);
                 }
@@ -233,8 +237,10 @@ impl Chunked {
             let mut at = 0;
             self.each(Chunking::Content, |chunk, content| {
                 if let Some(from) = old.find(chunk) {
-                    keep(&mut kept, Moved { to: at, from, bytes: chunk.bytes.into() });
-                    hasher.update(content);
+                    let range = Moved { to: at, from, bytes: chunk.bytes.into() };
+                    if keep(&mut kept, range) {
+                        hasher.update(content);
+                    }
                 }
                 at += u64::from(chunk.bytes);
                 true
@@ -338,14 +344,17 @@ fn hashed(content: &[u8]) -> Chunk {
     Chunk { bytes, hash: front(&blake3::hash(content)) }
 }
 
-/// Adds a kept range; ranges that continue each other become one.
-fn keep(kept: &mut Vec<Moved>, range: Moved) {
+/// Adds a kept range; ranges that continue each other become one. Returns false if there are too many.
+fn keep(kept: &mut Vec<Moved>, range: Moved) -> bool {
+    let is_full = kept.len() == KEPT_MAX;
     match kept.last_mut() {
         Some(last) if (last.to + last.bytes, last.from + last.bytes) == (range.to, range.from) => {
             last.bytes += range.bytes;
         }
+        _ if is_full => return false,
         _ => kept.push(range),
     }
+    true
 }
 
 /// Skips the peer's further chunks; returns the end of the peer's file.
@@ -527,6 +536,19 @@ mod tests {
         let found = delta(&old, &new, Chunking::Fixed).unwrap();
         assert!(found.data.len() <= MAX_DELTA_EXTENTS);
         assert!(rebuilt(&old, &new, &found) == new);
+    }
+
+    #[test]
+    fn a_peer_cannot_fill_the_memory_with_kept_ranges() {
+        let mut kept = Vec::new();
+        let mut from = 0;
+        let added = (0..2 * KEPT_MAX as u64).filter(|to| {
+            from ^= 7;
+            keep(&mut kept, Moved { to: *to, from, bytes: 1 })
+        });
+        assert_eq!((added.count(), kept.len()), (KEPT_MAX, KEPT_MAX));
+        let last = kept[KEPT_MAX - 1];
+        assert!(keep(&mut kept, Moved { to: last.to + 1, from: last.from + 1, bytes: 5 }));
     }
 
     #[test]

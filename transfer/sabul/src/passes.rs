@@ -21,8 +21,9 @@ use crate::ticket::Ticket;
 
 /// Ours: longest time between the request for a pass and its use.
 const BEGIN_WITHIN: Duration = Duration::from_secs(60);
-/// Ours: most unused passes of a listener, and of one session.
+/// Ours: most unused passes of a listener, of one user, and of one session.
 const PASSES_MAX: usize = 256;
+const PASSES_OF_USER: usize = 32;
 const PASSES_OF_SESSION: usize = 4;
 
 /// The only request of the holder of a pass.
@@ -146,7 +147,11 @@ impl Passes {
         let mut unused = lock(&self.unused);
         unused.retain(Unused::is_valid);
         let of_session = unused.iter().filter(|it| Arc::ptr_eq(&it.pass.issuer, issuer)).count();
-        if of_session >= PASSES_OF_SESSION || unused.len() >= PASSES_MAX {
+        let of_user = unused.iter().filter(|it| it.user.name == user.name).count();
+        if of_session >= PASSES_OF_SESSION
+            || of_user >= PASSES_OF_USER
+            || unused.len() >= PASSES_MAX
+        {
             return Err(refuse(
                 "too many copies wait for their other server; try again in a minute",
             ));
@@ -208,6 +213,21 @@ mod tests {
 
     fn take(passes: &Passes, ticket: &Ticket) -> Option<User> {
         passes.take(|secret| secret == ticket.secret())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_user_leaves_passes_for_others() {
+        let passes = passes();
+        let user = |name: &str| User::of_ticket(name, Arc::default());
+        let make = |name: &str, issuer: &Arc<dyn Issuer>| {
+            passes.make(Permit::Put(b"in".to_vec()), Some(&user(name)), issuer).is_ok()
+        };
+        let sessions: Vec<_> = (0..100).map(|_| session()).collect();
+        let made = sessions.iter().filter(|session| make("one", session)).count();
+        assert_eq!(made, PASSES_OF_USER);
+        assert!(make("another", &session()));
+        tokio::time::advance(BEGIN_WITHIN).await;
+        assert!(make("one", &session()));
     }
 
     #[tokio::test(start_paused = true)]
