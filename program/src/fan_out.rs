@@ -8,6 +8,7 @@
 //! sources before the copy: the directory may have other entries.
 
 mod feed;
+mod movement;
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
@@ -39,6 +40,7 @@ use crate::progress::Meter;
 use crate::upload::UploadProgress;
 use crate::{between, exit, json, output};
 use feed::Listing;
+use movement::Movements;
 
 /// Flags that are not passed on.
 const OWN_FLAGS: &[&str] = &["json", "json-lines", "quiet", "verbose", "progress"];
@@ -46,6 +48,9 @@ const OWN_FLAGS: &[&str] = &["json", "json-lines", "quiet", "verbose", "progress
 const PAUSE: Duration = Duration::from_secs(1);
 /// Ours: time for copies to end after an interrupt of the terminal, which reaches them, too.
 const TERMINAL_GRACE: Duration = Duration::from_secs(3);
+
+/// Ours: time for a destination to list the names of the sources.
+const FIND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// State of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +99,8 @@ impl Site {
 
     /// Which of these names are at the site; all, if the site did not answer.
     async fn find(&self, args: &CopyArgs, names: &[OsString], interrupt: &Interrupt) -> Vec<bool> {
-        match self.list(args, names, interrupt).await {
-            Ok(found) if found.len() == names.len() => found,
+        match tokio::time::timeout(FIND_TIMEOUT, self.list(args, names, interrupt)).await {
+            Ok(Ok(found)) if found.len() == names.len() => found,
             _ => vec![true; names.len()],
         }
     }
@@ -156,6 +161,7 @@ struct FanOut {
     meter: Meter,
     /// Progress of each destination.
     progress: Mutex<Vec<String>>,
+    movements: Movements,
 }
 
 /// Runs the copy to several destinations, or `run` if there is only one.
@@ -204,6 +210,7 @@ async fn copy(args: &CpArgs, at: usize) -> Result<u8, CliError> {
         files: Mutex::new(vec![None; sites.len()]),
         flags: args::given("cp", OWN_FLAGS),
         progress: Mutex::new(vec![String::new(); sites.len()]),
+        movements: Movements::new(sites.len()),
         sites,
         is_quiet,
         has_lines: args.copy.json_lines,
@@ -341,8 +348,13 @@ impl FanOut {
                 Some(_) if follows => false,
                 Some(at) => match self.next_state(at, begins_early).await {
                     // Another destination, or this machine, takes its place.
-                    State::Failed if !self.interrupt.is_seen() => continue,
-                    state => state == State::Complete,
+                    Some(State::Failed) if !self.interrupt.is_seen() => continue,
+                    None => {
+                        self.replace(number, at, "has received nothing for two minutes");
+                        excluded[at] = true;
+                        continue;
+                    }
+                    state => state == Some(State::Complete),
                 },
                 None => true,
             };
@@ -369,12 +381,7 @@ impl FanOut {
                 (_, false, _) if follows => {}
                 (code, false, _) => begins_early &= code == exit::DONE,
                 (_, true, Some(at)) => {
-                    let (to, from) = (&self.sites[number].place, &self.sites[at].place);
-                    output::error(format_args!(
-                        "{}: cannot be served from {}; another source follows",
-                        label(to),
-                        label(from)
-                    ));
+                    self.replace(number, at, "cannot serve");
                     excluded[at] = true;
                 }
                 (code, true, None) => {
@@ -384,6 +391,12 @@ impl FanOut {
                 }
             }
         }
+    }
+
+    /// Prints why a destination gets another source.
+    fn replace(&self, number: usize, from: usize, why: &str) {
+        let (to, from) = (label(&self.sites[number].place), label(&self.sites[from].place));
+        output::error(format_args!("{to}: {from} {why}; another source follows"));
     }
 
     /// Whether a site can be served from a site that still receives.
@@ -398,7 +411,7 @@ impl FanOut {
             return false;
         };
         // The copy can end before the report that the site has all files.
-        self.next_state(at, false).await == State::Complete
+        self.next_state(at, false).await == Some(State::Complete)
             && self
                 .files
                 .lock()
@@ -420,8 +433,9 @@ impl FanOut {
         *self.sites[site].state.borrow()
     }
 
-    /// Waits until a destination has ended, or with `early` until it has more complete files.
-    async fn next_state(&self, site: usize, early: bool) -> State {
+    /// Waits until a destination has ended, or with `early` until it has more complete files. Returns `None` if it has
+    /// received nothing for a long time.
+    async fn next_state(&self, site: usize, early: bool) -> Option<State> {
         let mut state = self.sites[site].state.clone();
         let before = *state.borrow_and_update();
         let is_due = |now: &State| match now {
@@ -429,7 +443,7 @@ impl FanOut {
             State::Receiving(_) => early && *now != before,
         };
         if !matches!(before, State::Receiving(_)) {
-            return before;
+            return Some(before);
         }
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
@@ -438,8 +452,9 @@ impl FanOut {
         }
         tokio::select! {
             // A destination whose task has ended has its last state.
-            changed = state.wait_for(is_due) => changed.map_or(State::Failed, |now| *now),
-            () = self.interrupt.wait() => before,
+            changed = state.wait_for(is_due) => Some(changed.map_or(State::Failed, |now| *now)),
+            () = self.movements.stalled(site) => None,
+            () = self.interrupt.wait() => Some(before),
         }
     }
 
@@ -477,6 +492,7 @@ impl FanOut {
         let mut child = command
             .spawn()
             .map_err(|error| CliError::failed(format!("cannot start a copy: {error}")))?;
+        self.movements.begin(number);
         // The kernel closes this pipe at any end of this process, and the copy then ends.
         let mut lifeline = child.stdin.take();
         let feeding = match (step, from) {
@@ -488,7 +504,7 @@ impl FanOut {
         let errors =
             child.stderr.take().map(|errors| tokio::spawn(print_errors(errors, label(&place))));
         let done = match child.stdout.take() {
-            Some(lines) => self.follow(number, lines, child.id(), state).await,
+            Some(lines) => self.follow((number, from), lines, child.id(), state).await,
             None => None,
         };
         let status = child.wait().await;
@@ -527,7 +543,7 @@ impl FanOut {
     /// Reads the events of a copy; returns the last one.
     async fn follow(
         &self,
-        number: usize,
+        (number, from): (usize, Option<usize>),
         lines: impl AsyncRead + Unpin,
         child: Option<u32>,
         state: &watch::Sender<State>,
@@ -535,6 +551,7 @@ impl FanOut {
         let mut lines = BufReader::new(lines).lines();
         let (mut done, mut entries) = (None, 0);
         let (mut is_interrupted, mut stop_at) = (false, None);
+        let mut may_stall = from.is_some();
         loop {
             let line = tokio::select! {
                 line = lines.next_line() => line,
@@ -542,6 +559,10 @@ impl FanOut {
                     is_interrupted = true;
                     let grace = if self.has_terminal { TERMINAL_GRACE } else { Duration::ZERO };
                     stop_at = Some(tokio::time::Instant::now() + grace);
+                    continue;
+                }
+                () = self.movements.stalled(number), if may_stall => {
+                    (may_stall, stop_at) = (false, Some(tokio::time::Instant::now()));
                     continue;
                 }
                 () = between::until(stop_at) => {
@@ -557,6 +578,7 @@ impl FanOut {
                 event["place"] = Printable(self.sites[number].place.as_bytes()).to_string().into();
                 let _ = json::print(&event);
             }
+            self.movements.add(number, &event);
             let now = event["entries"].as_u64().unwrap_or(0);
             if now > entries {
                 entries = now;
