@@ -46,8 +46,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Message for an interrupt before the copy.
 const INTERRUPTED_EARLY: &str = "interrupted while connecting; nothing was transferred";
 
-/// Ours: maximum length of a line in bytes; the last line names each failed file.
-const LINE_MAX: u64 = 64 << 20;
+/// Ours: maximum length of a line in bytes; the last line names up to 10,000 failed files.
+const LINE_MAX: u64 = 32 << 20;
 /// Exit code of a command whose peer is unreachable.
 const UNREACHABLE: u8 = exit::code_of(ErrorKind::Unreachable);
 /// Flags for this machine only.
@@ -529,8 +529,8 @@ impl<'a> Events<'a> {
 
     /// Shows a line of the other machine.
     fn take(&mut self, line: &[u8]) -> Result<(), CliError> {
-        match serde_json::from_slice::<Value>(line) {
-            Ok(event) => match event["event"].as_str() {
+        match json::event(line)? {
+            Some(event) => match event["event"].as_str() {
                 Some("done") => self.done = Some(event),
                 Some(word) => {
                     self.has_started |= word == "started";
@@ -544,11 +544,11 @@ impl<'a> Events<'a> {
                 None => {}
             },
             // The lines of a dry run. The other machine is not trusted with this terminal.
-            Err(_) if self.args.dry_run => {
+            None if self.args.dry_run => {
                 output::print_line(Printable(line.trim_ascii_end()))?;
             }
             // A banner.
-            Err(_) => {}
+            None => {}
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use sabul::{Progress, Transfer};
 use sabul_front::json::ErrorJson;
 use sabul_front::lines::{CopyEvent, LineBuilder};
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::ser::{Formatter, Serializer};
 
 use crate::error::CliError;
@@ -26,6 +27,25 @@ pub(crate) fn print(document: &impl Serialize) -> Result<(), CliError> {
         .map_err(|error| CliError::failed(format!("cannot write JSON: {error}")))?;
     text.push(b'\n');
     output::print(text)
+}
+
+/// Ours: most values in an event of another machine. An event with 10,000 failures, the most, has some 100,000.
+const VALUES_MAX: usize = 400_000;
+
+/// Reads an event of another machine; `None` for a line that is none. A value takes up to 100 times its text in memory, so
+/// the number of values is bounded.
+///
+/// # Errors
+/// If the line has too many values.
+pub(crate) fn event(line: &[u8]) -> Result<Option<Value>, CliError> {
+    let values = line.iter().filter(|byte| matches!(byte, b'[' | b'{' | b',' | b':')).count();
+    if values > VALUES_MAX {
+        return Err(CliError::failed(format!(
+            "the other machine sent a line with {values} values, and at most {VALUES_MAX} are accepted; copy fewer files at \
+             once, or update the program there"
+        )));
+    }
+    Ok(serde_json::from_slice(line).ok())
 }
 
 /// Compact JSON formatter that also escapes characters that control a terminal.
@@ -69,6 +89,18 @@ pub(crate) fn follow(line_builder: &mut LineBuilder, transfer: &Transfer, progre
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_has_a_bounded_number_of_values() {
+        assert_eq!(event(b"{\"event\":\"done\"}").unwrap().unwrap()["event"], "done");
+        assert_eq!(event(b"a banner").unwrap(), None);
+        let failure = r#"{"code":"changed","path":"a, b: c","message":"changed, and more"}"#;
+        let failures = |count: usize| format!("[{}]", vec![failure; count].join(",")).into_bytes();
+        assert_eq!(event(&failures(10_000)).unwrap().unwrap().as_array().unwrap().len(), 10_000);
+        for line in [failures(100_000), b"[0],".repeat(1 << 20), b"[".repeat(1 << 20)] {
+            assert!(event(&line).unwrap_err().to_string().contains("at most 400000"));
+        }
+    }
 
     #[test]
     fn json_output_escapes_control_characters_and_round_trips_text() {

@@ -6,6 +6,7 @@
 
 mod chunks;
 mod division;
+mod list;
 mod messages;
 mod options;
 mod pairs;
@@ -33,13 +34,11 @@ use crate::interrupt::Interrupt;
 use crate::progress::Meter;
 use crate::upload::UploadProgress;
 use crate::{json, output};
-use chunks::{CHUNK, FILE_MAX};
 use division::{Division, Orders, Wanted};
+use list::List;
 use messages::{Answer, Names, Order};
 use pairs::HostPair;
 
-/// Smallest file that several pairs copy. Ours: one chunk for each of two pairs.
-const STRIPED_FROM: u64 = 2 * CHUNK;
 /// Most bytes of the list of files, and of an answer.
 const LIST_MAX: u64 = 256 << 20;
 const ANSWER_MAX: u64 = 1 << 20;
@@ -514,8 +513,8 @@ async fn list(
     drop(input);
     let _ = tokio::time::timeout(STOP_TIMEOUT, child.wait()).await;
     let lines = text.split(|&byte| byte == b'\n');
-    let document = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok()).next();
-    let Some(document) = document.filter(|_| read.is_ok()) else {
+    let list = lines.filter_map(|line| serde_json::from_slice::<List>(line).ok()).next();
+    let Some(list) = list.filter(|_| read.is_ok()) else {
         output::message(&held.0.lock().unwrap_or_else(PoisonError::into_inner));
         return Err(CliError::lost(format!(
             "no list of files came from '{}', or the list is longer than {}: its message is above; run the same command \
@@ -524,7 +523,7 @@ async fn list(
             show_bytes(LIST_MAX)
         )));
     };
-    let (wanted, unnamed) = wanted(&document, &between.source_paths());
+    let (wanted, unnamed) = wanted(&list, &between.source_paths());
     if unnamed > 0 && !is_quiet(args) {
         output::note(format_args!(
             "{} of patterns: one pair copies them; name files or folders without patterns for --stripe",
@@ -534,28 +533,17 @@ async fn list(
     Ok(wanted)
 }
 
-/// Returns the large files of the document of a dry run, and the number of those that a pattern names. Names that are not
-/// plain text are left to the last copy, as are the failures of the document.
-fn wanted(document: &Value, sources: &[&str]) -> (Vec<Wanted>, u64) {
+/// Returns the large files of a dry run, and the number of those that a pattern names. Names that are not plain text are
+/// left to the last copy, as are the failures of the dry run.
+fn wanted(list: &List, sources: &[&str]) -> (Vec<Wanted>, u64) {
     let mut unnamed = 0;
-    let empty = Vec::new();
-    let entries = document["entries"].as_array().unwrap_or(&empty);
-    let is_file = |entry: &Value| matches!(entry["what"].as_str(), Some("send" | "replace"));
-    let large = entries.iter().filter(|entry| is_file(entry));
-    let wanted = large
-        .filter_map(|entry| {
-            let bytes = entry["bytes"].as_u64()?;
-            if !(STRIPED_FROM..=FILE_MAX).contains(&bytes) {
-                return None;
-            }
-            let to = entry["path"].as_str()?;
-            let is_plain = |letter: char| letter != '\\' && letter != char::REPLACEMENT_CHARACTER;
-            if !to.chars().all(is_plain) {
-                return None;
-            }
+    let is_plain = |letter: char| letter != '\\' && letter != char::REPLACEMENT_CHARACTER;
+    let plain = list.large.0.iter().filter(|(to, _)| to.chars().all(is_plain));
+    let wanted = plain
+        .filter_map(|(to, bytes)| {
             let names = names_of(to, sources);
             unnamed += u64::from(names.is_none());
-            Some(Wanted { names: names?, bytes })
+            Some(Wanted { names: names?, bytes: *bytes })
         })
         .collect();
     (wanted, unnamed)
@@ -649,6 +637,8 @@ fn send(links: &[Pair], orders: Orders) {
 
 #[cfg(test)]
 mod tests {
+    use super::chunks::FILE_MAX;
+    use super::list::STRIPED_FROM;
     use super::*;
 
     #[test]
@@ -678,12 +668,12 @@ mod tests {
             entry("d/same", "keep", 0),
             entry("d/\\xff", "send", 1 << 40),
         ] });
+        let list: List = serde_json::from_value(document).unwrap();
         let names: Vec<_> =
-            wanted(&document, &["x/d"]).0.into_iter().map(|file| file.names.from()).collect();
+            wanted(&list, &["x/d"]).0.into_iter().map(|file| file.names.from()).collect();
         assert_eq!(names, ["x/d/large", "x/d/old"]);
-        assert_eq!(wanted(&Value::Null, &["x"]), (vec![], 0));
         for pattern in ["y/*", "y/[d]/"] {
-            assert_eq!(wanted(&document, &[pattern]), (vec![], 2), "{pattern}");
+            assert_eq!(wanted(&list, &[pattern]), (vec![], 2), "{pattern}");
         }
     }
 

@@ -132,7 +132,7 @@ impl Ended {
                 (Value::Null, _) | (_, Value::Null) => {}
                 (now, before) => {
                     let sum = match now.as_u64().zip(before.as_u64()) {
-                        Some((now, before)) => (now + before).into(),
+                        Some((now, before)) => now.saturating_add(before).into(),
                         None => {
                             let number = |it: &Value| it.as_f64().unwrap_or_default();
                             (number(now) + number(before)).into()
@@ -459,9 +459,12 @@ async fn reachable(ticket: Ticket, session: &Session) -> Ticket {
     ticket.with_addresses(texts)
 }
 
-/// Returns the exit code in the event of the end.
+/// Returns the exit code in the event of the end. An event with failures is no success.
 fn exit_of(done: &Value) -> u8 {
-    done["exit"].as_u64().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED)
+    let code = done["exit"].as_u64().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED);
+    let has_failures = done["failed"].as_u64() > Some(0)
+        || done["errors"].as_array().is_some_and(|errors| !errors.is_empty());
+    if code == exit::DONE && has_failures { FAILED } else { code }
 }
 
 /// Returns the messages of failures in the event of the end. The servers are not trusted with this terminal.
@@ -555,6 +558,10 @@ mod tests {
         {
             let done: Value = serde_json::from_str(&format!("{{\"exit\":{text}}}")).unwrap();
             assert_eq!(exit_of(&done), code, "{text}");
+        }
+        for failures in [r#""failed":18446744073709551615"#, r#""errors":[0]"#] {
+            let done = serde_json::from_str(&format!("{{\"exit\":0,{failures}}}")).unwrap();
+            assert_eq!(exit_of(&done), FAILED, "{failures}");
         }
     }
 }

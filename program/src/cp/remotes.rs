@@ -218,7 +218,7 @@ fn add_failures(done: &mut Value, count: u64, failures: &[(Vec<u8>, Failure)]) {
         return;
     }
     let failed = done["failed"].as_u64().unwrap_or_default();
-    done["failed"] = (failed + count).into();
+    done["failed"] = failed.saturating_add(count).into();
     let code = code_of_failures(failures.iter().map(|(_, failure)| failure)).max(FAILED);
     let failures = failures.iter().map(|(path, failure)| ErrorJson::of_entry(path, failure));
     add_errors(done, code, failures);
