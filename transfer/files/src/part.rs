@@ -137,7 +137,7 @@ pub(super) struct Part {
     /// Writeback was started for the content before this offset.
     handed_over: u64,
     /// Verification of the content that was present at the resume.
-    prefix: Option<PrefixVerifier>,
+    prefix: Option<Box<PrefixVerifier>>,
     /// Mode that the part gets with its final name.
     mode: u32,
     /// Hash for the verification by reading back from the disk; `None` if not requested.
@@ -148,7 +148,7 @@ pub(super) struct Part {
     /// State of the part in the journal.
     pub(super) noted: Noted,
     /// Source of the kept ranges, if only changed ranges are sent.
-    base: Option<Base>,
+    base: Option<Box<Base>>,
 }
 
 /// State of a part in the journal.
@@ -216,7 +216,7 @@ impl Part {
             // report no names for any file; there the name itself is looked up.
             if lock != Lock::Busy && (names > 0 || part.has_its_name(disk)?) {
                 match base.take() {
-                    Some(base) => part.base = Some(base),
+                    Some(base) => part.base = Some(Box::new(base)),
                     None => part.leave_hole()?,
                 }
                 return Ok(part);
@@ -286,7 +286,7 @@ impl Part {
             }
         }
         (self.written, self.reserved, self.handed_over) = (offset, offset, offset);
-        self.prefix = Some(PrefixVerifier::new(self.layout.clone(), checkpoints));
+        self.prefix = Some(Box::new(PrefixVerifier::new(self.layout.clone(), checkpoints)));
         Ok(())
     }
 

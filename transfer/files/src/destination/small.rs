@@ -22,6 +22,9 @@ const FILES_MAX: usize = 128;
 /// Approximate maximum of waiting bytes.
 const BYTES_MAX: usize = 2 << 20;
 
+// Lists of these are moved from step to step, and larger lists would need new pages each time.
+const _: () = assert!(size_of::<(Whole, Part)>() <= 768);
+
 /// Small files that are not on the disk yet.
 #[derive(Debug, Default)]
 pub(super) struct SmallFiles {
