@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Measures how many bytes `sabul sync` sends for a large file of which little changed.
 
-    unshare -n tests/delta.py [MIB] [RUNS]
+    unshare -n tests/delta.py [MIB] [RUNS] [one_run|many_runs|pages|insertion]
 
-Each kind of change is pushed and pulled over loopback, in a network namespace of its own. The bytes are those of the
-interface, with all headers, hashes and acknowledgements. SABUL is the program.
+Each kind of change, or the named kind, is pushed and pulled over loopback, in a network namespace of its own. The bytes
+are those of the interface, with all headers, hashes and acknowledgements. SABUL is the program.
 """
 
 import os
@@ -114,7 +114,10 @@ def main():
                 if ticket.exists():
                     break
                 time.sleep(0.05)
+            only = sys.argv[3] if len(sys.argv) > 3 else None
             for change, limit in limits.items():
+                if only not in (None, change.__name__):
+                    continue
                 found = {"push": [], "pull": []}
                 for seed in range(runs):
                     for direction, share, seconds in measure(change, size, random.Random(seed), folder):

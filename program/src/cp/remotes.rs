@@ -97,7 +97,8 @@ impl<'a> Remotes<'a> {
             Err(error) if !is_sync && error.is_refusal() => return Ok(Choice::All),
             Err(error) => return Err(error),
         };
-        if self.makes_top().await? {
+        // A transfer without entries makes the directory, and removes the journal of an interrupted one.
+        if !selecting.is_dry && (compared.has_journal || self.makes_top().await?) {
             names = Some(Names::none());
         }
         let task = tokio::spawn(std::future::ready(Ok(compared)));
