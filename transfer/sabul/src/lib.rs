@@ -98,6 +98,7 @@ mod passes;
 mod path;
 mod paths;
 mod policy;
+mod rate;
 mod redial;
 mod registrar;
 mod relay;

@@ -21,6 +21,7 @@ use std::time::Duration;
 use sabul_units::{Random, SeededRandom};
 use tokio::time::Instant;
 
+use crate::rate::Rate;
 use crate::source::source;
 
 /// Most unauthenticated connections; each is a socket and a few kilobytes.
@@ -46,26 +47,6 @@ const TOTAL_RATE: Rate = Rate { interval: Duration::from_millis(2), burst: 256 }
 /// Ours: connections that wait for a handshake, a quarter of a second's work. Beyond the burst, no connection waits
 /// longer.
 const LINE_MAX: usize = 128;
-
-/// Token bucket rate of handshakes or evictions.
-#[derive(Clone, Copy, Debug)]
-struct Rate {
-    interval: Duration,
-    burst: u32,
-}
-
-impl Rate {
-    /// Returns the time until the next token. `full_at` is the time at which the bucket will be full.
-    fn wait(self, full_at: Option<Instant>, now: Instant) -> Duration {
-        let full_at = full_at.unwrap_or(now).max(now);
-        (full_at + self.interval).saturating_duration_since(now + self.interval * self.burst)
-    }
-
-    /// Takes a token and returns the time at which the bucket will be full.
-    fn taken(self, full_at: Option<Instant>, now: Instant) -> Instant {
-        full_at.unwrap_or(now).max(now) + self.interval
-    }
-}
 
 /// An unauthenticated connection.
 #[derive(Clone, Copy, Debug)]

@@ -12,10 +12,9 @@ use tracing::info;
 
 use super::entry::{check_version, greet, refuse};
 use super::{Gate, Handshakes, RELAYED_TIMEOUT, hand_over};
-use crate::budget::SESSION_BYTES;
 use crate::connection::{Carried, Connection, Hop};
 use crate::error::Error;
-use crate::introducer::CALLER_LEN;
+use crate::introducer::{CALLER_LEN, Caller};
 use crate::path::DemuxPort;
 use crate::relay;
 use crate::session::Session;
@@ -47,12 +46,8 @@ pub(super) async fn call(
     connection.watch_over(gate.endpoint.timeouts);
     let refused = match permitted {
         Ok(introducer) => {
-            let borrow = || {
-                let loans = (0..introducer.call_bytes().div_ceil(SESSION_BYTES))
-                    .map(|_| gate.endpoint.memory.session());
-                loans.collect::<Result<Vec<_>, _>>().map_err(Failure::from)
-            };
-            introducer.call(connection, peer, name, carries_data, borrow).await
+            let caller = Caller { peer, name, carries_data };
+            introducer.call(connection, caller, &gate.endpoint.memory).await
         }
         Err(failure) => Err((connection, failure)),
     };

@@ -104,7 +104,7 @@ impl Connections {
             let (task, _) = self.open.swap_remove(victim(&bytes, u64::from_ne_bytes(random)));
             task.abort();
         }
-        let meter = Arc::new(Meter::new(None));
+        let meter = Arc::new(Meter::default());
         let task = self.tasks.spawn(forward(stream, relay.clone(), Arc::clone(&meter)));
         self.open.push((task, meter));
     }
@@ -125,7 +125,7 @@ async fn forward(mut stream: TcpStream, relay: Relay, meter: Arc<Meter>) {
     if let Ok(far) = relay.open().await {
         let (from_near, to_near) = stream.split();
         let (from_far, to_far) = tokio::io::split(far);
-        let unlimited = Meter::new(None);
+        let unlimited = Meter::default();
         let to_server = async {
             // The server may still send after the end of this direction.
             match pass(from_near, to_far, &unlimited).await {

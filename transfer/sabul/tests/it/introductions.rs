@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod limits;
+
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
