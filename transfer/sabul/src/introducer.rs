@@ -168,7 +168,7 @@ impl Introducer {
         };
         // The server opens no streams.
         let (relay, _tasks) = Relay::with(settings, connection.clone(), connection, None);
-        let inserted = self.lock().insert(name, user, relay.clone());
+        let inserted = self.lock().insert(name, user, relay.clone(), Instant::now());
         let Ok(number) = inserted else {
             // Another server registered in the meantime. The next attempt returns the reason.
             return Ok(());
@@ -215,7 +215,7 @@ impl Introducer {
         }
         let limits = match caller.carries_data {
             true => Vec::new(),
-            false => vec![Arc::new(Bucket::new(CONTROL))],
+            false => vec![Arc::new(Bucket::new(CONTROL)), Arc::clone(&call.1.control)],
         };
         let (bytes, ended) = carry(connection, stream, limits).await;
         drop(permission);

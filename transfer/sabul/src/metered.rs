@@ -42,10 +42,15 @@ impl Bucket {
     }
 
     /// Takes bytes, and returns the time until they may be sent.
-    fn take(&self, bytes: u64, now: Instant) -> Duration {
+    pub(crate) fn take(&self, bytes: u64, now: Instant) -> Duration {
         let mut full_at = lock(&self.full_at);
         *full_at = (*full_at).max(now) + self.limit.time_of(bytes);
         full_at.saturating_duration_since(now + self.limit.time_of(self.limit.burst))
+    }
+
+    /// Whether the bucket is as a new one.
+    pub(crate) fn is_full(&self, now: Instant) -> bool {
+        *lock(&self.full_at) <= now
     }
 }
 
@@ -119,7 +124,9 @@ mod tests {
         // Each of two streams gets half of the rate.
         tokio::join!(stream(1 << 20), stream(1 << 20));
         expect(began, 2.0);
+        assert!(!bucket.is_full(Instant::now()));
         sleep(Duration::from_secs(60)).await;
+        assert!(bucket.is_full(Instant::now()));
         let began = Instant::now();
         stream(2 << 20).await;
         expect(began, 1.0);

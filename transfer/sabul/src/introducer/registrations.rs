@@ -3,16 +3,18 @@
 //! A caller proves nothing to the introducer: the name of a server suffices, and former holders of tickets know the name,
 //! too. So each source (an IPv4 address or an IPv6 /64 network) has a limit below each limit of a server and of a user.
 //! Callers from other sources find a place while one source holds all that it may.
-//! Invariants:  a user exists while the user has a registration or a call.
+//! Invariants:  a user exists while the user has a registration or a call, or has used up bytes that count still.
 //! Not here:    streams and sockets; time is an argument.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sabul_wire::control::{Failure, FailureCode};
 use tokio::time::Instant;
 
+use crate::metered::{Bucket, Limit};
 use crate::rate::Rate;
 use crate::relay::Relay;
 
@@ -34,6 +36,9 @@ const SOURCE_CALL_RATE: Rate = Rate { interval: Duration::from_secs(1), burst: 6
 /// they get no memory of the budget; each keeps a TLS connection.
 const WAITING_MAX: usize = 64;
 const WAITING_OF_SOURCE_MAX: usize = 8;
+/// Limit of all streams without data of a key or ticket. Ours: 64 control connections take 64 kB/s, four calls have their
+/// burst at the same time, and data that use the streams as a relay get 8 Mbit/s.
+const USER_CONTROL: Limit = Limit { burst: 32 << 20, rate: 1 << 20 };
 
 /// A stream to a server, until its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,15 +48,21 @@ struct Open {
 }
 
 /// Key or ticket by which servers were authenticated.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct User {
     registrations: usize,
     calls: Vec<Open>,
+    /// Bytes of the calls without data.
+    control: Arc<Bucket>,
 }
 
 impl User {
-    const fn is_needed(&self) -> bool {
-        self.registrations > 0 || !self.calls.is_empty()
+    fn new() -> Self {
+        Self { registrations: 0, calls: Vec::new(), control: Arc::new(Bucket::new(USER_CONTROL)) }
+    }
+
+    fn is_needed(&self, now: Instant) -> bool {
+        self.registrations > 0 || !self.calls.is_empty() || !self.control.is_full(now)
     }
 
     /// Whether a further call to this registration finds a place.
@@ -118,6 +129,8 @@ impl Registration {
 pub(super) struct Begun {
     pub(super) relay: Relay,
     pub(super) user: String,
+    /// Limit of the bytes of all calls without data of the user.
+    pub(super) control: Arc<Bucket>,
     call: Open,
 }
 
@@ -165,10 +178,11 @@ impl Registrations {
         name: [u8; 16],
         user: String,
         relay: Relay,
+        now: Instant,
     ) -> Result<u64, Failure> {
         self.check(&name, &user)?;
-        self.users.retain(|_, user| user.is_needed());
-        self.users.entry(user.clone()).or_default().registrations += 1;
+        self.users.retain(|_, user| user.is_needed(now));
+        self.users.entry(user.clone()).or_insert_with(User::new).registrations += 1;
         self.last += 1;
         let number = self.last;
         let registration =
@@ -189,7 +203,7 @@ impl Registrations {
         }
     }
 
-    /// Counts a registration of a user no longer.
+    /// Counts a registration of a user no longer. The user stays for the bytes that count still.
     fn uncount(&mut self, user: &str) {
         if let Some(user) = self.users.get_mut(user) {
             user.registrations -= 1;
@@ -223,7 +237,12 @@ impl Registrations {
         registration.count(source, now);
         user.calls.push(call);
         self.calls += 1;
-        Ok(Some(Begun { relay: registration.relay.clone(), user: registration.user.clone(), call }))
+        Ok(Some(Begun {
+            relay: registration.relay.clone(),
+            user: registration.user.clone(),
+            control: Arc::clone(&user.control),
+            call,
+        }))
     }
 
     /// Ends a call.
@@ -254,5 +273,67 @@ impl Registrations {
                 self.waiting.remove(&source);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: [u8; 16] = [7; 16];
+
+    fn address(number: u8) -> IpAddr {
+        [127, 0, 0, number].into()
+    }
+
+    fn relay() -> Relay {
+        Relay::start(tokio::io::empty(), tokio::io::sink(), None).0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_limit_of_bytes_survives_another_registration() {
+        let mut registrations = Registrations::default();
+        let mut control_of = |user: &str| {
+            let number = registrations.insert(NAME, user.to_owned(), relay(), Instant::now());
+            let begun = registrations.begin(&NAME, address(1), 9, Instant::now());
+            let begun = begun.unwrap().unwrap();
+            registrations.finish(&begun);
+            registrations.remove(&NAME, number.unwrap());
+            begun.control
+        };
+        let first = control_of("a");
+        first.take(USER_CONTROL.burst, Instant::now());
+        tokio::time::advance(Duration::from_secs(31)).await;
+        assert!(Arc::ptr_eq(&first, &control_of("a")));
+        assert!(!Arc::ptr_eq(&first, &control_of("b")));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        control_of("b");
+        assert_eq!(Arc::strong_count(&first), 1, "the user is forgotten");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_count_falls_again() {
+        let mut registrations = Registrations::default();
+        let now = Instant::now();
+        let number = registrations.insert(NAME, "a".to_owned(), relay(), now).unwrap();
+        let again = registrations.insert(NAME, "a".to_owned(), relay(), now).unwrap();
+        // The end of the first connection does not remove the second registration.
+        registrations.remove(&NAME, number);
+        let mut calls = Vec::new();
+        for source in 1..=CALLS_MAX {
+            let source = address(u8::try_from(source).unwrap());
+            calls.push(registrations.begin(&NAME, source, 1000, now).unwrap().unwrap());
+        }
+        registrations.begin(&NAME, address(0), 1000, now).unwrap_err();
+        calls.iter().for_each(|call| registrations.finish(call));
+        registrations.begin(&NAME, address(0), 0, now).unwrap_err();
+        let last = registrations.begin(&NAME, address(0), 1, now).unwrap().unwrap();
+        registrations.begin(&NAME, address(0), 1, now).unwrap_err();
+        registrations.remove(&NAME, again);
+        assert!(registrations.begin(&NAME, address(0), 2, now).unwrap().is_none());
+        registrations.finish(&last);
+        assert_eq!((registrations.calls, registrations.users["a"].registrations), (0, 0));
+        registrations.insert(NAME, "b".to_owned(), relay(), now).unwrap();
+        assert_eq!(registrations.users.len(), 1, "a user without registrations is forgotten");
     }
 }

@@ -175,6 +175,30 @@ fn calls_leave_half_of_the_memory_to_sessions() {
 }
 
 #[test]
+fn control_connections_to_the_servers_of_a_user_carry_no_more_than_one_limit() {
+    run(async {
+        let introducer = introducer(false).await;
+        let taken = Arc::new(AtomicU64::new(0));
+        let mut tasks = JoinSet::new();
+        let began = Instant::now();
+        for name in 1..=8 {
+            register_open(&introducer, [name; 16], &taken).await;
+            let mut stream = call_from(OTHER, &introducer, [name; 16]).await.unwrap();
+            tasks.spawn(async move {
+                // Less than a single call may have at once.
+                stream.write_all(&vec![7; 15 << 19]).await.unwrap();
+                stream.flush().await.unwrap();
+                std::future::pending::<()>().await;
+            });
+        }
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let (taken, seconds) = (taken.load(Ordering::Relaxed), began.elapsed().as_secs() + 1);
+        assert!(taken >= 30 << 20, "{taken} bytes: 32 MiB pass at once");
+        assert!(taken <= (33 + seconds) << 20, "{taken} bytes in {seconds} s");
+    });
+}
+
+#[test]
 fn waiting_callers_of_one_address_leave_places_to_others() {
     run(async {
         let introducer = Arc::new(introducer(false).await);
