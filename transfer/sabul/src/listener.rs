@@ -244,7 +244,7 @@ impl Listener {
     /// Waits until the listener is registered at its introducer for the first time; returns at once without an introducer.
     ///
     /// # Errors
-    /// If the introducer refuses the registration.
+    /// If the introducer refuses the registration for good. While the name is in use, the listener tries again.
     pub async fn registered(&self) -> Result<(), Error> {
         match &self.gate.registrar {
             Some(registrar) => registrar.registered().await,

@@ -79,7 +79,7 @@ impl Registrar {
     /// Waits until the listener is registered for the first time.
     ///
     /// # Errors
-    /// If the introducer refuses the registration.
+    /// If the introducer refuses the registration, and another attempt would fail as well.
     pub(crate) async fn registered(&self) -> Result<(), Error> {
         let mut state = self.state.subscribe();
         let state = state.wait_for(|state| !matches!(state, State::New)).await;
@@ -107,7 +107,7 @@ impl Registrar {
     }
 
     /// Registers again and again; `take` gets the streams of callers. Returns if the introducer refuses the first
-    /// registration.
+    /// registration, except for a reason that may pass, as a name in use.
     pub(crate) async fn run(&self, take: impl Fn(relay::Stream)) {
         let mut pause = PAUSE;
         loop {

@@ -150,13 +150,21 @@ pub(super) fn refused(text: &str) -> Failure {
     Failure::new(FailureCode::Refused, text)
 }
 
+/// A refusal that does not last: the code is not final for a server, which tries again.
+fn refused_now(text: &str) -> Failure {
+    Failure::new(FailureCode::Timeout, text)
+}
+
 impl Registrations {
     /// Whether a server of this user may register the name.
     pub(super) fn check(&self, name: &[u8; 16], user: &str) -> Result<(), Failure> {
         if let Some(present) = self.by_name.get(name) {
             return match present.user == user {
                 true => Ok(()),
-                false => Err(refused("the name is registered by another key or ticket")),
+                false => Err(refused_now(
+                    "the name of this server is in use with another key or ticket; end the server that uses the name, \
+                     or start this server with a new identity",
+                )),
             };
         }
         let of_user = self.users.get(user).map_or(0, |user| user.registrations);
@@ -167,7 +175,7 @@ impl Registrations {
             return Err(refused(&text));
         }
         if self.by_name.len() >= REGISTRATIONS_MAX {
-            return Err(refused("the introducer has no room for another server; try again later"));
+            return Err(refused_now("the introducer has no room for another server"));
         }
         Ok(())
     }

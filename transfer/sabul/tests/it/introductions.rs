@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sabul::files::{LocalDestination, RemoteDestination, SourceSet};
-use sabul::internal::tls;
+use sabul::internal::{Bound, tls};
 use sabul::keys::{NamedTickets, ServerIdentity, StandingAccess};
 use sabul::settings::{Carrier, IntroducerConfig, Introduction, MemoryBudget, Via};
 use sabul::{
@@ -134,10 +134,16 @@ impl Standing {
         identity.write(&folder.path().join("identity")).unwrap();
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let ticket = Ticket::generate(vec![port.to_string()], identity.fingerprint()).unwrap();
-        let tickets = NamedTickets::open(&folder.path().join("tickets")).unwrap();
+        let standing = Self { folder, ticket };
+        standing.permit("server", &standing.ticket);
+        standing
+    }
+
+    /// Makes a ticket valid, with the right to register.
+    fn permit(&self, name: &str, ticket: &Ticket) {
+        let tickets = NamedTickets::open(&self.folder.path().join("tickets")).unwrap();
         let options = [("rights".to_owned(), "introduce".to_owned())];
-        tickets.create("server", ticket.secret(), &options, None).unwrap();
-        Self { folder, ticket }
+        tickets.create(name, ticket.secret(), &options, None).unwrap();
     }
 
     async fn start(&self) -> Listener {
@@ -248,10 +254,19 @@ fn a_caller_of_an_unknown_name_gets_a_reason_within_five_seconds() {
 
 /// Registers this name by the ticket of the introducer, and returns the connection.
 async fn register(introducer: &Listener, name: [u8; 16]) -> TlsStream<TcpStream> {
+    register_with(introducer, introducer.ticket(), name).await
+}
+
+/// As [`register`], by this ticket.
+async fn register_with(
+    introducer: &Listener,
+    ticket: &Ticket,
+    name: [u8; 16],
+) -> TlsStream<TcpStream> {
     let tcp = TcpStream::connect(introducer.local_addr()).await.unwrap();
     let mut stream = tls::connect(tcp, introducer.ticket().fingerprint()).await.unwrap();
     let exporter = tls::proof_exporter(&**stream.get_ref().1).unwrap();
-    let proof = sabul::internal::ticket::proof(introducer.ticket().secret(), &exporter);
+    let proof = sabul::internal::ticket::proof(ticket.secret(), &exporter);
     let (suites, software) = (vec![1], "test".to_owned());
     let hello = Message::Hello { version: CONTROL_VERSION, proof, suites, software };
     let register = Message::Register { version: CONTROL_VERSION, name };
@@ -349,6 +364,28 @@ fn only_the_right_introduce_lets_a_server_register() {
             let error = listener.registered().await.unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
+    });
+}
+
+#[test]
+fn a_server_waits_for_its_name_while_another_ticket_has_registered_the_name() {
+    run(async {
+        let standing = Standing::new();
+        let introducer = standing.start().await;
+        let (addresses, fingerprint) =
+            (standing.ticket.addresses().to_vec(), standing.ticket.fingerprint());
+        let others = Ticket::generate(addresses, fingerprint).unwrap();
+        standing.permit("other", &others);
+        let via = Via::by_ticket(&standing.ticket, None).unwrap();
+        let bound = Bound::new(local().via(Some(via))).unwrap();
+        let name = bound.ticket().introduction().unwrap().name;
+        let other = register_with(&introducer, &others, name).await;
+        let listener = bound.listen().unwrap();
+        let early = tokio::time::timeout(Duration::from_secs(1), listener.registered()).await;
+        assert!(early.is_err(), "{early:?}");
+        drop(other);
+        let late = tokio::time::timeout(Duration::from_secs(10), listener.registered()).await;
+        late.expect("the server tries again").unwrap();
     });
 }
 
