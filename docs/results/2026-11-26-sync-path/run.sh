@@ -2,14 +2,16 @@
 # Syncs of a changed tree by sabul, rsync over ssh and rclone over the lab's path of 1 Gb/s x 100 ms, or on loopback:
 # run.sh SABUL [ENTRIES [path|loopback]]
 #
-# Wall time of each command, and of a login by ssh alone. Afterwards `rsync -n -a --delete -i` compares. TCP has CUBIC.
+# Wall time of each command, and of a login by ssh alone. Afterwards `rsync -n -a --delete -i` compares. TCP has CUBIC, if the kernel permits that.
 # Needs root, rsync, rclone (RCLONE) and OpenSSH. Everything is below a folder that is removed.
 set -uo pipefail
 here=$(dirname "$(realpath "$0")")
 rclone=${RCLONE:-rclone}
 if [ "${1:-}" = inside ]; then
     sabul=$2 work=$3 far=$4
+    # Not every kernel permits CUBIC in a namespace.
     [ "$far" = far ] && sysctl -q -w net.ipv4.tcp_congestion_control=cubic
+    echo "TCP: $(cat /proc/sys/net/ipv4/tcp_congestion_control), code 0"
     ssh="-F $work/ssh_config"
     until ssh $ssh far true 2>/dev/null; do sleep 0.2; done
     limit_s=300

@@ -16,7 +16,7 @@ time_of() { # NAME COMMAND...
 }
 if [ "${1:-}" = inside ]; then
     sabul=$2 work=$3 runs=$4 many=$5
-    sysctl -q -w net.ipv4.tcp_congestion_control=cubic
+    echo "TCP: $(cat /proc/sys/net/ipv4/tcp_congestion_control)"
     ssh="-F $work/ssh_config"
     until ssh $ssh far true 2>/dev/null; do sleep 0.2; done
     copy() { "$sabul" cp -rq --ticket "$work/t" "$work/$1" "sabul://far:4900/$2/"; }
@@ -76,9 +76,8 @@ Host far
 C
 cat >"$work/peer" <<C
 #!/bin/bash
-sysctl -q -w net.ipv4.tcp_congestion_control=cubic
 /usr/sbin/sshd -D -f $work/sshd_config &
-exec $sabul serve --root $work/to --listen 0.0.0.0:4900 --ticket-file $work/t
+exec $sabul serve --root $work/to --listen [::]:4900 --ticket-file $work/t
 C
 chmod +x "$work/peer"
-"$sabul" lab shell --rate 1G --rtt 100 --queue 1bdp --peer "$work/peer" -- "$(realpath "$0")" inside "$sabul" "$work" "$runs" "$many" 2>"$work/log"
+"$sabul" lab shell --rate 1G --rtt 100 --queue 1bdp --peer "$work/peer" -- "$(realpath "$0")" inside "$sabul" "$work" "$runs" "$many" 2>"$work/log" || { cat "$work/log"; exit 1; }
