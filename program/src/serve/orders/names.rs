@@ -13,8 +13,8 @@ use tokio::time::{sleep, timeout};
 
 /// How long a transfer waits for a name before it sends the entries so far.
 const WAIT: Duration = Duration::from_millis(20);
-/// Names that wait for the transfer.
-const NAMES_WAITING: usize = 1000;
+/// Names that wait for the transfer. Ours: together at most 4 MiB.
+const NAMES_WAITING: usize = 64;
 /// Longest name in bytes, with its end.
 const NAME_MAX: u64 = 64 << 10;
 /// Interval of the checks for a lost end.
