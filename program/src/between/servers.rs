@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use super::{Events, INTERRUPTED_EARLY, LINE_MAX, UNREACHABLE, unsupported};
 use crate::args::{self, ChannelArgs, CopyArgs};
 use crate::cp::remotes::{Choice, Different, Remotes};
-use crate::cp::{CopyCommand, Selecting, entries, transfer_options};
+use crate::cp::{CopyCommand, Selecting, dry_run, entries, there_already, transfer_options};
 use crate::error::CliError;
 use crate::exit::{self, FAILED};
 use crate::interrupt::Interrupt;
@@ -123,6 +123,13 @@ impl Ended {
         let done = serde_json::to_value(&line);
         let done = done.map_err(|error| CliError::failed(error.to_string()))?;
         Ok(Self { done, has_started: true, is_repeated: false })
+    }
+
+    /// Whether the transfer reached its end, at most without single entries.
+    fn has_copied(&self) -> bool {
+        // Failures of entries permit no removal.
+        let has_failures = self.done["failed"].as_u64() > Some(0);
+        self.has_started && (exit_of(&self.done) == exit::DONE || has_failures)
     }
 
     /// Adds the numbers of an earlier round.
@@ -342,7 +349,8 @@ impl Copy<'_> {
         };
         let ended = self.ordered(driver, &order, different.as_mut()).await;
         let mut ended = ended.map_err(|error| of(driver, error))?;
-        if let Some(different) = different.filter(|_| ended.has_started) {
+        // After an error nothing more changes.
+        if let Some(different) = different.filter(|_| ended.has_copied()) {
             ended.is_repeated = remotes.complete(different, &mut ended.done).await?;
         }
         Ok(ended)
@@ -493,21 +501,11 @@ fn conclude(args: &CopyArgs, selecting: &Selecting, done: &Value) {
         output::error(format_args!("{failed} entries failed in all"));
     }
     let files = done["files"].as_u64().unwrap_or_default();
-    let skipped = done["skipped_files"].as_u64().unwrap_or_default();
-    let mut also = String::new();
-    if skipped > 0 {
-        let bytes = show_bytes(done["skipped_bytes"].as_u64().unwrap_or_default());
-        also += &format!("; {} ({bytes}) there already", count(skipped, "file"));
-    }
-    let removed = done["removed"].as_u64().unwrap_or_default();
+    let amount = |name: &str| done[name].as_u64().unwrap_or_default();
+    let (skipped, removed) = (amount("skipped_files"), amount("removed"));
+    let mut also = there_already(skipped, amount("skipped_bytes"));
     if selecting.is_dry {
-        let bytes = show_bytes(done["bytes"].as_u64().unwrap_or_default());
-        let removed = match removed {
-            0 => String::new(),
-            _ => format!(" and remove {}", entries(removed)),
-        };
-        let files = count(files, "file");
-        output::note(format_args!("dry run: would copy {bytes} in {files}{removed}{also}"));
+        output::note(dry_run(files, amount("bytes"), removed) + &also);
         return;
     }
     if removed > 0 {

@@ -72,8 +72,6 @@ impl<'a> Remotes<'a> {
         let Self { selecting, plan, destination, .. } = self;
         let is_sync = selecting.sync.is_some();
         let Some(mut order) = selecting.order(self.args, plan) else { return Ok(Choice::All) };
-        // The destination sets the owners that its rights permit, and this machine does not know these rights.
-        order.options.owners = false;
         order.tops.clone_from(&self.tops);
         order.narrowing =
             (!selecting.is_dry).then(|| narrowing(plan, destination, self.tops.as_ref()));

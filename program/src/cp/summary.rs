@@ -83,10 +83,7 @@ pub(super) fn conclude(
 fn also(outcome: &Outcome) -> String {
     let (json, compared) = (&outcome.json, &outcome.compared);
     let mut also = String::new();
-    if compared.same_files > 0 {
-        let (files, bytes) = (count(compared.same_files, "file"), show_bytes(compared.same_bytes));
-        also += &format!("; {files} ({bytes}) there already");
-    }
+    also += &there_already(compared.same_files, compared.same_bytes);
     if compared.moved_files > 0 {
         let (files, bytes) =
             (count(compared.moved_files, "file"), show_bytes(compared.moved_bytes));
@@ -109,17 +106,30 @@ fn also(outcome: &Outcome) -> String {
     also
 }
 
+/// Formats the files that needed no copy, if any.
+pub(crate) fn there_already(files: u64, bytes: u64) -> String {
+    match files {
+        0 => String::new(),
+        _ => format!("; {} ({}) there already", count(files, "file"), show_bytes(bytes)),
+    }
+}
+
+/// Formats what a synchronisation would do.
+pub(crate) fn dry_run(files: u64, bytes: u64, extras: u64) -> String {
+    let removed = match extras {
+        0 => String::new(),
+        _ => format!(" and remove {}", entries(extras)),
+    };
+    format!("dry run: would copy {} in {}{removed}", show_bytes(bytes), count(files, "file"))
+}
+
 /// Formats the summary of a transfer that reached its end: amount, time, rate and failures.
 pub(super) fn summary(report: &Report, outcome: &Outcome) -> String {
     let (json, compared) = (&outcome.json, &outcome.compared);
     let also = also(outcome);
     if outcome.selecting.is_dry {
-        let (files, bytes) = (count(compared.files, "file"), show_bytes(compared.bytes));
-        let removed = match compared.extras.len() as u64 {
-            0 => String::new(),
-            extras => format!(" and remove {}", entries(extras)),
-        };
-        return format!("dry run: would copy {bytes} in {files}{removed}{also}");
+        let extras = compared.extras.len() as u64;
+        return dry_run(compared.files, compared.bytes, extras) + &also;
     }
     let is_compared = outcome.selecting.sync.is_some() || compared.same_files > 0;
     if is_compared && report.entries == 0 && report.entries_failed == 0 {

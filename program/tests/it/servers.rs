@@ -324,6 +324,23 @@ fn a_sync_between_servers_removes_only_within_its_limits() {
 }
 
 #[test]
+fn a_sync_whose_source_dies_removes_nothing() {
+    let mut pair = Pair::new(&[], &[&DIAL[..], &["--allow-rm"]].concat());
+    fs::create_dir(pair.from.root("run")).unwrap();
+    fs::write(pair.from.root("run/x"), content(12, 24 << 20)).unwrap();
+    fs::create_dir(pair.to.root("copy")).unwrap();
+    fs::write(pair.to.root("copy/extra"), "extra").unwrap();
+    let flags = ["--delete", "--delete-limit=9", "--bwlimit=16M", "--timeout=5"];
+    let copying = Running::start(&mut pair.sync(&flags, "run/", "copy"));
+    wait_for_part(&pair.to.root("copy"));
+    let server = pair.from.server.take().unwrap();
+    server.signal(Signal::KILL);
+    server.finish();
+    assert_eq!(copying.finish().status.code(), Some(3));
+    assert_eq!(fs::read(pair.to.root("copy/extra")).unwrap(), b"extra");
+}
+
+#[test]
 fn a_server_dials_only_with_permission_and_only_permitted_addresses() {
     for (flags, part) in [
         (&[][..], "this server dials no other server"),
