@@ -99,8 +99,8 @@ impl Site {
 
     /// Which of these names are at the site; all, if the site did not answer.
     async fn find(&self, args: &CopyArgs, names: &[OsString], interrupt: &Interrupt) -> Vec<bool> {
-        match tokio::time::timeout(FIND_TIMEOUT, self.list(args, names, interrupt)).await {
-            Ok(Ok(found)) if found.len() == names.len() => found,
+        match self.list(args, names, interrupt).await {
+            Ok(found) if found.len() == names.len() => found,
             _ => vec![true; names.len()],
         }
     }
@@ -122,12 +122,18 @@ impl Site {
         let observer: Arc<dyn UploadObserver> = Arc::new(UploadProgress::new(true, true));
         let dialled = dial(&args.channel, &args.ssh, &server, interrupt, None, &observer);
         let (session, bridge) = dialled.await?;
-        let mut listing = session.list(paths, View::Itself, Vec::new())?;
-        let mut found = Vec::new();
-        while let Some(seen) = listing.next().await? {
-            let code = seen.outcome.err().map(|failure| failure.code);
-            found.push(code != Some(FailureCode::NotFound));
-        }
+        let listing = async {
+            let mut listing = session.list(paths, View::Itself, Vec::new())?;
+            let mut found = Vec::new();
+            while let Some(seen) = listing.next().await? {
+                let code = seen.outcome.err().map(|failure| failure.code);
+                found.push(code != Some(FailureCode::NotFound));
+            }
+            Ok::<_, CliError>(found)
+        };
+        // Only the list: a question of ssh may take longer to answer.
+        let found = tokio::time::timeout(FIND_TIMEOUT, listing).await;
+        let found = found.unwrap_or_else(|_| Err(CliError::lost("no list in time")))?;
         session.close().await;
         if let Some(bridge) = bridge {
             bridge.close().await;

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sabul_units::Bytes;
+use sabul_net::LinkConfig;
+use sabul_units::{Bytes, Probability};
 use sabul_wire::control::{CONTROL_VERSION, Message};
 use tokio::time::{Instant, sleep};
 
@@ -304,4 +305,15 @@ impl Client {
         session.close().await;
         result
     }
+}
+
+/// Lets no packet or byte pass for this time. The links are those after the outage.
+pub(super) async fn outage(net: &Net, clients: &[Client], links: [&LinkConfig; 2], time: Duration) {
+    let until = Instant::now() + time;
+    clients.iter().for_each(|client| client.hold(until));
+    let silent = LinkConfig::builder().with_loss(Probability::ONE).build().unwrap();
+    net.set_links(silent.clone(), silent, 7);
+    tokio::time::sleep_until(until).await;
+    let [forward, back] = links;
+    net.set_links(forward.clone(), back.clone(), 8);
 }

@@ -16,7 +16,7 @@ use sabul_net::{LinkConfig, QueueLimit};
 use sabul_units::{Probability, Random, Rate, SeededRandom, Span};
 use tokio::time::{Instant, sleep};
 
-use super::host::{Client, Server};
+use super::host::{Client, Server, outage};
 use super::net::Net;
 use crate::error::Error;
 use crate::transfer::Report;
@@ -367,12 +367,8 @@ impl World {
             Disturbance::KillClient(n) => self.clients[n].restart(),
             Disturbance::Reset => self.clients.iter().for_each(Client::reset),
             Disturbance::Outage(time) => {
-                let until = Instant::now() + time;
-                self.clients.iter().for_each(|client| client.hold(until));
-                let silent = LinkConfig::builder().with_loss(Probability::ONE).build().unwrap();
-                self.net.set_links(silent.clone(), silent, 7);
-                tokio::time::sleep_until(until).await;
-                self.net.set_links(self.plan.forward.clone(), self.plan.back.clone(), 8);
+                let links = [&self.plan.forward, &self.plan.back];
+                outage(&self.net, &self.clients, links, time).await;
             }
             Disturbance::Disk(call, fault) => {
                 self.server.disk().fail_at(call, fault);

@@ -27,9 +27,9 @@ use sabul_units::{Probability, Random as _, Rate, SeededRandom};
 use sabul_wire::control::{
     Facts, Failure, FailureCode, ListOptions, NewMetadata, Rule, RuleKind, Seen, SeenKind, View,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use super::host::{Client, Server};
+use super::host::{Client, Server, outage};
 use super::net::Net;
 use super::swarm::{BOUND, CHECK_INTERVAL, Draw, number, path};
 use crate::error::Error;
@@ -529,12 +529,8 @@ impl World {
             Act::KillClient(client) => self.clients[client].restart(),
             Act::Reset => self.clients.iter().for_each(Client::reset),
             Act::Outage(time) => {
-                let until = Instant::now() + time;
-                self.clients.iter().for_each(|client| client.hold(until));
-                let silent = LinkConfig::builder().with_loss(Probability::ONE).build().unwrap();
-                self.net.set_links(silent.clone(), silent, 7);
-                tokio::time::sleep_until(until).await;
-                self.net.set_links(self.plan.forward.clone(), self.plan.back.clone(), 8);
+                let links = [&self.plan.forward, &self.plan.back];
+                outage(&self.net, &self.clients, links, time).await;
             }
             Act::Disk(call, fault) => {
                 if fault == Fault::PowerCut {
