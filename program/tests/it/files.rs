@@ -4,8 +4,10 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
 use std::process::Output;
 
+use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
 
 use crate::common::schema::expect;
@@ -365,7 +367,7 @@ fn a_dry_run_keeps_no_steps_and_its_document_at_most_the_memory() {
 }
 
 /// Creates a tree with objects, sources and a cache, on either side.
-fn sources(root: &std::path::Path) {
+fn sources(root: &Path) {
     for name in ["src/a.c", "src/a.o", "src/sub/b.c", "src/sub/keep.o", "src/cache/x.c"] {
         let path = root.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -400,4 +402,37 @@ fn the_first_matching_filter_rule_decides_for_uploads_and_downloads() {
     let bad = run(&mut bench.cp(["--exclude", "[", "src", &bench.url("")]));
     expect_code(&bad, 2);
     assert!(stderr(&bad).contains("no pattern"), "{}", stderr(&bad));
+}
+
+/// Makes a directory with a path that is longer than any path of a message.
+fn make_too_deep(top: &Path) {
+    let mut at = rustix::fs::open(top, OFlags::DIRECTORY, Mode::empty()).unwrap();
+    for name in std::iter::once("d".to_owned()).chain((0..20).map(|_| "n".repeat(250))) {
+        rustix::fs::mkdirat(&at, &*name, Mode::RWXU).unwrap();
+        at = rustix::fs::openat(&at, &*name, OFlags::DIRECTORY, Mode::empty()).unwrap();
+    }
+}
+
+#[test]
+fn a_path_that_is_too_long_stops_no_other_entry() {
+    let bench = Bench::with(&SERVE);
+    fs::create_dir(bench.root("t")).unwrap();
+    make_too_deep(&bench.root("t"));
+    for name in ["a", "e", "z"] {
+        fs::write(bench.root("t").join(name), name).unwrap();
+    }
+    let listed = at(&bench, &["ls", "-r", &bench.url("t")]);
+    expect_code(&listed, 1);
+    assert!(stdout(&listed).ends_with("e\nz\n"), "{}", stdout(&listed));
+    assert!(stderr(&listed).contains("paths have at most"), "{}", stderr(&listed));
+    for words in [&["cp", "-r"][..], &["cp", "-r", "--again"], &["sync"]] {
+        let to = bench.path(words.join("_"));
+        let from = bench.url("t/");
+        let arguments = [words, &[&from, to.to_str().unwrap()]].concat();
+        expect_code(&at(&bench, &arguments), 1);
+        for name in ["a", "e", "z"] {
+            let copied = fs::read_to_string(to.join(name)).unwrap_or_default();
+            assert_eq!(copied, name, "{words:?}");
+        }
+    }
 }

@@ -157,7 +157,7 @@ where
 
     fn step(&mut self) -> Option<Result<Difference, E>> {
         while !self.is_over {
-            if let Some(failed) = self.enter_content() {
+            if let Some(failed) = self.enter_content().or_else(|| self.failed_directory()) {
                 return Some(Ok(failed));
             }
             if self.is_source_only {
@@ -213,6 +213,18 @@ where
             }
         }
         None
+    }
+
+    /// Takes the failure of a directory of the source that follows the directory or some of its content: the rest was not
+    /// listed, or has names that are too long.
+    fn failed_directory(&mut self) -> Option<Difference> {
+        let last = self.last[0].as_ref()?;
+        let is_failed = |seen: &Result<Seen, E>| {
+            let Ok(Seen { path, outcome: Err(_), .. }) = seen else { return false };
+            !path.is_empty() && (path == last || is_below(last, path))
+        };
+        let Seen { path, outcome, .. } = self.source.next_if(is_failed)?.ok()?;
+        outcome.err().map(|failure| Difference::SourceFailed(path, failure))
     }
 
     /// Takes the rule file of the content of the source, which has no name.
@@ -660,6 +672,39 @@ mod tests {
         assert!(!is_same_time(&facts(None), &facts(None), window));
         assert!(!is_same_time(&facts(Some(0)), &facts(None), window));
         assert!(is_same_time(&facts(Some(0)), &facts(Some(5)), window));
+    }
+
+    #[test]
+    fn a_directory_that_fails_after_its_content_ends_no_comparison() {
+        let failed = |path: &str| {
+            let failure = Failure::new(FailureCode::Unreadable, "a name is too long");
+            Ok(Seen { path: path.into(), outcome: Err(failure), rules: Vec::new() })
+        };
+        let source = || {
+            let long = [failed("d/e"), failed("d/e"), file("d/f", 1, T), failed("d")];
+            let before = [directory("d", T), directory("d/e", T), file("d/e/a", 1, T)];
+            before.into_iter().chain(long).chain([file("z", 1, T)]).collect::<Vec<_>>()
+        };
+        let there = vec![directory("d", T), file("d/f", 1, T), file("y", 1, T)];
+        let expected = [
+            "new d/e",
+            "new d/e/a",
+            "unreadable d/e",
+            "unreadable d/e",
+            "same d/f",
+            "unreadable d",
+            "same d",
+            "extra y",
+            "new z",
+        ];
+        for copies_disordered in [false, true] {
+            let options = CompareOptions { copies_disordered, ..CompareOptions::default() };
+            assert_eq!(compare(options, source(), there.clone()), expected);
+        }
+        // A failure of another directory is not in order.
+        let source = vec![directory("d", T), file("d/f", 1, T), failed("c"), file("z", 1, T)];
+        let all = compare(CompareOptions::default(), source, there);
+        assert_eq!(all.last().unwrap(), "disordered c");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sabul_content::Printable;
+use sabul_content::{MAX_COMPONENT, MAX_PATH, Printable};
 use sabul_wire::control::{
     EntryKind, Facts, Failure, FailureCode, Identity, ListOptions, Seen, SeenAttributes, SeenKind,
     View,
@@ -269,6 +269,9 @@ impl PathWalk {
 
     /// Shows a name in a folder, and enters the folder if the view is recursive.
     fn child(&mut self, path: PathBuf) -> ListingStep {
+        if let Some(failure) = too_long(&path) {
+            return failed(path.parent().unwrap_or(&path), failure);
+        }
         let step = self.show(&path, LinkTarget::Itself);
         let is_folder = matches!(&step, ListingStep::Seen(Seen { outcome: Ok(facts), .. })
             if facts.kind == SeenKind::Directory);
@@ -346,6 +349,19 @@ impl PathWalk {
             Err(failure) => failed(path, failure),
         }
     }
+}
+
+/// The failure of a path that no message can contain. The directory above gets this failure.
+fn too_long(path: &Path) -> Option<Failure> {
+    let shown = display_path(path);
+    (shown.len() > MAX_PATH).then(|| {
+        let text = format!(
+            "a path that begins with '{}' has {} bytes; paths have at most {MAX_PATH}, so make it shorter",
+            Printable(&shown[..MAX_COMPONENT]),
+            shown.len()
+        );
+        Failure::new(FailureCode::Unreadable, text)
+    })
 }
 
 /// A path as displayed: without the leading `./` that was added here.

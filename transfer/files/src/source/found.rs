@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sabul_content::{Printable, RelativePath};
+use sabul_content::{MAX_PATH, Printable, RelativePath};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, SeenAttributes};
 
 use super::state::{hash, state_of};
@@ -147,9 +147,18 @@ pub(super) fn changed(path: &Path) -> Failure {
 }
 
 pub(super) fn failed(name: Vec<u8>, path: PathBuf, failure: Failure) -> Found {
-    // The receiver gets the failure too, so the entry needs a valid name.
-    let name = if RelativePath::new(&*name).is_ok() { name } else { b"unnamed".to_vec() };
+    let name = valid_name(name);
     let entry =
         Entry { path: name, kind: EntryKind::File(0), mode: None, modified_ns: None, more: None };
     Found { failure: Some(failure), ..Found::object(entry, path, Tree::Local) }
+}
+
+/// The name of a failed entry for the receiver: its own, or that of the nearest directory above if the own name is too
+/// long. A name of none of its directories is not expected by the receiver, and is out of order in a listing.
+fn valid_name(mut name: Vec<u8>) -> Vec<u8> {
+    while name.len() > MAX_PATH {
+        let above = name.iter().rposition(|&byte| byte == b'/');
+        name.truncate(above.unwrap_or(0));
+    }
+    if RelativePath::new(&*name).is_ok() { name } else { b"unnamed".to_vec() }
 }

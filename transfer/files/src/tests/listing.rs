@@ -5,7 +5,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use sabul_content::MAX_PATH;
 use sabul_wire::control::{FailureCode, ListOptions, SeenKind, View};
 
 use crate::disk::Disk;
@@ -161,4 +163,47 @@ fn hashing_a_file_stops_on_cancellation() {
     };
     let failure = seen.outcome.unwrap_err();
     assert!(failure.message.contains("cancelled"), "{failure}");
+}
+
+/// Directories of `depth` names below `d`, of which the last has files, and a file `z` beside `d`.
+fn deep(depth: usize) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut at = rustix::fs::open(folder.path(), OFlags::DIRECTORY, Mode::empty()).unwrap();
+    for number in 0..depth {
+        let name = if number == 0 { "d".to_owned() } else { "n".repeat(250) };
+        rustix::fs::mkdirat(&at, &*name, Mode::RWXU).unwrap();
+        at = rustix::fs::openat(&at, &*name, OFlags::DIRECTORY, Mode::empty()).unwrap();
+    }
+    for name in ["e", "f"] {
+        rustix::fs::openat(&at, name, OFlags::CREATE | OFlags::WRONLY, Mode::RWXU).unwrap();
+    }
+    fs::write(folder.path().join("z"), "z").unwrap();
+    folder
+}
+
+/// A path that no message can contain is a failure of the directory above, in the order of the listing. Entries after
+/// that directory are listed.
+#[test]
+fn a_path_that_is_too_long_is_a_failure_of_its_directory() {
+    for view in [View::All, View::Tree] {
+        let folder = deep(20);
+        let root: Arc<dyn Disk> = Arc::new(RootDir::open(folder.path(), RootLink::Follow).unwrap());
+        let (places, options) = (vec![b"./".to_vec()], ListOptions::default());
+        let mut listing =
+            DirectoryListing::new(Some(root), places, view, &options, Rules::default()).unwrap();
+        let mut found = Vec::new();
+        loop {
+            match listing.step(&|| false) {
+                ListingStep::Seen(seen) => found.push((seen.path, seen.outcome.is_ok())),
+                ListingStep::Pause => {}
+                ListingStep::End => break,
+            }
+        }
+        assert!(found.iter().all(|(path, _)| path.len() <= MAX_PATH), "{view:?}");
+        let failed: Vec<_> = found.iter().filter(|(_, is_seen)| !is_seen).collect();
+        assert_eq!(failed.len(), 1, "{view:?}");
+        let above = found.iter().position(|it| it == &(failed[0].0.clone(), true));
+        assert!(above.is_some(), "{view:?}: the failure is not that of a listed directory");
+        assert_eq!(found.last(), Some(&(b"z".to_vec(), true)), "{view:?}");
+    }
 }
