@@ -10,7 +10,7 @@ use sabul::{Failure, Report, SendStream, Session};
 use sabul_front::json::ErrorJson;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
-use tokio::runtime::Handle;
+use tokio::sync::mpsc;
 
 use super::compare::{Comparing, Task};
 use super::names::Names;
@@ -180,34 +180,42 @@ impl Different {
         self.names.is_none()
     }
 
-    /// Sends the names on a thread, each followed by a zero byte, and an empty name as the last.
+    /// Sends the names, each followed by a zero byte, and an empty name as the last.
     pub(crate) fn send_names(&mut self, mut stream: SendStream) {
-        let Some(mut names) = self.names.take() else { return };
-        let runtime = Handle::current();
-        tokio::task::spawn_blocking(move || {
-            let mut text = Vec::new();
-            loop {
-                let selected = names.next();
-                if let Selected::Name(name) = &selected {
-                    text.extend_from_slice(name);
-                }
-                if matches!(selected, Selected::Name(_) | Selected::End) {
-                    text.push(0);
-                }
-                let is_due = !matches!(selected, Selected::Name(_)) || text.len() >= PORTION;
+        let Some(names) = self.names.take() else { return };
+        let (sender, mut portions) = mpsc::channel::<Vec<u8>>(1);
+        tokio::task::spawn_blocking(move || take_portions(names, &sender));
+        // The end of the program drops this task, and then the thread ends, too.
+        tokio::spawn(async move {
+            while let Some(portion) = portions.recv().await {
                 // An ended copy takes no more names, and reports its own error.
-                if is_due && runtime.block_on(stream.write_all(&text)).is_err() {
-                    return;
-                }
-                if is_due {
-                    text.clear();
-                }
-                if selected == Selected::End {
-                    let _ = runtime.block_on(stream.finish());
+                if stream.write_all(&portion).await.is_err() {
                     return;
                 }
             }
+            let _ = stream.finish().await;
         });
+    }
+}
+
+/// Takes the names until the last, and sends them in portions. Waits for names, and for the receiver.
+fn take_portions(mut names: Names, portions: &mpsc::Sender<Vec<u8>>) {
+    let mut text = Vec::new();
+    while !portions.is_closed() {
+        let selected = names.next();
+        if let Selected::Name(name) = &selected {
+            text.extend_from_slice(name);
+        }
+        if matches!(selected, Selected::Name(_) | Selected::End) {
+            text.push(0);
+        }
+        let is_due = !matches!(selected, Selected::Name(_)) || text.len() >= PORTION;
+        let is_ended = is_due
+            && !text.is_empty()
+            && portions.blocking_send(std::mem::take(&mut text)).is_err();
+        if is_ended || selected == Selected::End {
+            return;
+        }
     }
 }
 
