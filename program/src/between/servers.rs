@@ -483,7 +483,8 @@ fn messages(done: &Value) -> impl Iterator<Item = String> {
             error[name].as_str().unwrap_or_default().chars().take(MESSAGE_MAX).collect()
         };
         let (path, message) = (part("path"), part("message"));
-        let text = match path.is_empty() || message.contains(&path) {
+        let is_named = message.contains(&format!("{path}'"));
+        let text = match path.is_empty() || is_named {
             true => message,
             false => format!("{path}: {message}"),
         };
@@ -548,6 +549,17 @@ mod tests {
         assert!(!shown[0].contains('\u{1b}') && shown[0].ends_with(": x"), "{shown:?}");
         assert_eq!(shown[1].len(), MESSAGE_MAX);
         assert_eq!(messages(&Value::Null).count(), 0);
+    }
+
+    #[test]
+    fn failures_have_their_path() {
+        let done = serde_json::json!({"errors": [
+            {"path": "n", "message": "a directory at one end and none at the other"},
+            {"path": "in/n", "message": "cannot write 'to/in/n': a folder is needed"},
+        ]});
+        let shown: Vec<_> = messages(&done).collect();
+        assert_eq!(shown[0], "n: a directory at one end and none at the other");
+        assert_eq!(shown[1], "cannot write 'to/in/n': a folder is needed");
     }
 
     #[test]
