@@ -13,6 +13,7 @@ _Kind: TypeAlias = Literal["file", "directory", "link", "other"]
 _Facts: TypeAlias = tuple[_Kind, int, int, int | None, int, int]
 _Row: TypeAlias = tuple[bytes, _Facts | None, tuple[str, str] | None]
 _Rows: TypeAlias = list[_Row]
+_Range: TypeAlias = tuple[bytes, int, int | None, int | None]
 _Contents: TypeAlias = list[builtins.bytes | Error]
 
 @overload
@@ -83,20 +84,16 @@ class Session:
         self, path: bytes, offset: int, length: int | None, options: Mapping[str, Any], waits: Literal[False]
     ) -> Awaitable[builtins.bytes]: ...
     @overload
-    def read_ranges(
-        self, ranges: Sequence[tuple[bytes, int, int | None]], options: Mapping[str, Any], waits: Literal[True]
-    ) -> _Contents: ...
+    def read_ranges(self, ranges: Sequence[_Range], options: Mapping[str, Any], waits: Literal[True]) -> _Contents: ...
     @overload
     def read_ranges(
-        self, ranges: Sequence[tuple[bytes, int, int | None]], options: Mapping[str, Any], waits: Literal[False]
+        self, ranges: Sequence[_Range], options: Mapping[str, Any], waits: Literal[False]
     ) -> Awaitable[_Contents]: ...
     @overload
-    def open_ranges(
-        self, ranges: Sequence[tuple[bytes, int, int | None]], options: Mapping[str, Any], waits: Literal[True]
-    ) -> Reads: ...
+    def open_ranges(self, ranges: Sequence[_Range], options: Mapping[str, Any], waits: Literal[True]) -> Reads: ...
     @overload
     def open_ranges(
-        self, ranges: Sequence[tuple[bytes, int, int | None]], options: Mapping[str, Any], waits: Literal[False]
+        self, ranges: Sequence[_Range], options: Mapping[str, Any], waits: Literal[False]
     ) -> Awaitable[Reads]: ...
     @overload
     def list(self, paths: Sequence[bytes], view: str, waits: Literal[True]) -> _Rows: ...

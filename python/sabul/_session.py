@@ -195,7 +195,7 @@ class Session(Base):
 
         A range that cannot be read raises nothing: its error takes its place in the list.
         """
-        wanted = [(self._path(path), offset, length) for path, offset, length in ranges]
+        wanted = [(self._path(path), offset, length, None) for path, offset, length in ranges]
         return self._inner.read_ranges(wanted, checked(options, Options), True)
 
     def iter_ranges(
@@ -203,7 +203,7 @@ class Session(Base):
     ) -> Iterator[tuple[int, bytes | Error]]:
         """As `read_ranges`, but yields each range when its content is here: its number in the request, and its content
         or error. A reader that pauses pauses the server, too."""
-        wanted = [(self._path(path), offset, length) for path, offset, length in ranges]
+        wanted = [(self._path(path), offset, length, None) for path, offset, length in ranges]
         reads = self._inner.open_ranges(wanted, checked(options, Options), True)
         while (part := reads.next(True)) is not None:
             yield part

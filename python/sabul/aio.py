@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from types import TracebackType
 from typing import Any, Self, TypeAlias, Unpack
 
@@ -43,6 +43,8 @@ _REQUESTS_MAX, _STREAMS_MAX = 8, 6
 # Inside of a session, `list` is its method.
 Entries: TypeAlias = list[Entry]
 Contents: TypeAlias = list[bytes | Error]
+SeenRange: TypeAlias = tuple[Path, int, int | None, int | None]
+"""Path, offset, length, and modification time in nanoseconds if the reader has seen the file."""
 
 
 class Transfer:
@@ -166,8 +168,12 @@ class Session(Base):
 
     async def read_ranges(self, ranges: Iterable[tuple[Path, int, int | None]], **options: Unpack[Options]) -> Contents:
         """As `sabul.Session.read_ranges`."""
+        return await self._read_as_seen(((*wanted, None) for wanted in ranges), **options)
+
+    async def _read_as_seen(self, ranges: Iterable[SeenRange], **options: Unpack[Options]) -> Contents:
+        """As `read_ranges`. A range with a modification time in nanoseconds fails if the file has another time."""
         given = checked(options, Options)
-        wanted = [(self._path(path), offset, length) for path, offset, length in ranges]
+        wanted = [(self._path(path), offset, length, time) for path, offset, length, time in ranges]
         async with self._places:
             return await self._inner.read_ranges(wanted, given, False)
 
@@ -179,8 +185,16 @@ class Session(Base):
 
         A session has six such requests at the same time; a seventh waits until one of them has ended.
         """
+        async with aclosing(self._iter_as_seen(((*wanted, None) for wanted in ranges), **options)) as parts:
+            async for part in parts:
+                yield part
+
+    async def _iter_as_seen(
+        self, ranges: Iterable[SeenRange], **options: Unpack[Options]
+    ) -> AsyncGenerator[tuple[int, bytes | Error]]:
+        """As `iter_ranges`. A range with a modification time in nanoseconds fails if the file has another time."""
         given = checked(options, Options)
-        wanted = [(self._path(path), offset, length) for path, offset, length in ranges]
+        wanted = [(self._path(path), offset, length, time) for path, offset, length, time in ranges]
         self._streams_waiting += 1
         try:
             await self._streams.acquire()

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from weakref import WeakValueDictionary
 
 from fsspec.asyn import AsyncFileSystem, _run_coros_in_chunks, sync
@@ -28,7 +28,7 @@ from . import _sabul, aio
 from ._parquet import Footer, ParquetCache
 from ._stream import Stream
 from ._types import Entry, Options, Progress, Report, checked
-from .errors import Error, ExistsError, FailedError, NotFoundError, UnreachableError, UsageError
+from .errors import Error, ExistsError, FailedError, NotFoundError, UnreachableError, UsageError, _of_file
 
 __all__ = ["SabulFile", "SabulFileSystem"]
 
@@ -43,6 +43,10 @@ _MOMENT_S = 0.001
 _SHARED_BYTES = 2**22
 # Most bytes of ranges that become one.
 _MERGED_BYTES = 2**24
+
+
+_Wanted: TypeAlias = tuple[str, int, int | None, int | None]
+"""Path, start, length, and modification time in nanoseconds of a file that was opened before."""
 
 
 class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
@@ -91,7 +95,7 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         # Footers of Parquet files, by path, size and time.
         self._footers: dict[object, Footer] = {}
         # Ranges for the next request, and the tasks that read.
-        self._soon: list[tuple[tuple[str, int, int | None], asyncio.Future[bytes | Error]]] = []
+        self._soon: list[tuple[_Wanted, asyncio.Future[bytes | Error]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -203,6 +207,7 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
             "type": entry.kind,
             "mode": entry.mode,
             "mtime": None if entry.modified_ns is None else entry.modified_ns / 1e9,
+            "mtime_ns": entry.modified_ns,
             "uid": entry.owner,
             "gid": entry.group,
             "islink": entry.kind == "link",
@@ -213,7 +218,8 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         rows = await session._inner.list([_sabul.escape(os.fsencode(name))], "target", False)
         target = next((row[1] for row in rows if row[1] is not None), None)
         if target is not None:
-            facts |= {"size": target[1], "type": "file"}
+            mtime = None if target[3] is None else target[3] / 1e9
+            facts |= {"size": target[1], "type": "file", "mtime": mtime, "mtime_ns": target[3]}
         return facts
 
     async def _leads_to_directory(self, path: str) -> bool:
@@ -231,18 +237,23 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
             size = (await self._info(path))["size"]
             start = max(size + start, 0) if start < 0 else start
             end = size + end if end is not None and end < 0 else end
-        found = await self._read_soon(path, start, None if end is None else max(end - start, 0))
+        return await self._read_soon(path, start, None if end is None else max(end - start, 0))
+
+    async def _read_soon(self, path: str, start: int, length: int | None, time: int | None = None) -> bytes:
+        """Reads a range; ranges that are requested at about the same time share a request. With a modification time, a
+        file that has another time raises."""
+        found = await self._read_together((path, start, length, time))
         if isinstance(found, Error):
             raise found
         return found
 
-    async def _read_soon(self, path: str, start: int, length: int | None) -> bytes | Error:
-        """Reads a range; ranges that are requested at about the same time share a request."""
+    async def _read_together(self, wanted: _Wanted) -> bytes | Error:
+        _, _, length, _ = wanted
         if length is not None and length > _SHARED_BYTES:
-            return (await self._read_ranges([(path, start, length)]))[0]
+            return (await self._read_ranges([wanted]))[0]
         loop = asyncio.get_running_loop()
         result: asyncio.Future[bytes | Error] = loop.create_future()
-        self._soon.append(((path, start, length), result))
+        self._soon.append((wanted, result))
         if len(self._soon) == 1:
             task = loop.create_task(self._read_now())
             # The loop keeps only weak references to tasks.
@@ -289,7 +300,10 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         coros = [self._cat_file(path, start, end) for path, start, end, _ in from_end]
         found = await _run_coros_in_chunks(coros, batch_size or self.batch_size, nofiles=True, return_exceptions=True)
         found += await self._read_ranges(
-            [(path, start or 0, None if end is None else end - (start or 0)) for path, start, end, _ in from_start]
+            [
+                (path, start or 0, None if end is None else end - (start or 0), None)
+                for path, start, end, _ in from_start
+            ]
         )
         results: list[Any] = [b""] * len(paths)
         for content, (_, _, _, parts) in zip(found, from_end + from_start, strict=True):
@@ -302,22 +316,24 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
                     results[at] = content if length is None else content[begin : begin + length]
         return results
 
-    async def _read_ranges(self, ranges: list[tuple[str, int, int | None]]) -> list[bytes | Error]:
+    async def _read_ranges(self, ranges: list[_Wanted]) -> list[bytes | Error]:
         """Reads ranges in one request; a lost session is replaced once. Nothing is behind the end of a file."""
         found: list[bytes | Error] = []
         for is_last in (False, True):
             session = await self._session()
             try:
-                found = list(await session.read_ranges(ranges))
+                found = list(await session._read_as_seen(ranges))
                 break
             except UnreachableError:
                 self._lost(session)
                 if is_last:
                     raise
-        for at, (path, start, _) in enumerate(ranges):
+        for at, (path, start, _, time) in enumerate(ranges):
             failed = isinstance(found[at], FailedError) and not isinstance(found[at], NotFoundError)
-            if failed and start > 0 and (await self._info(path))["size"] < start:
-                found[at] = b""
+            if failed and start > 0 and (now := await self._info(path))["size"] < start:
+                is_same = time is None or now["mtime_ns"] == time
+                shorter = f"'{path}' became shorter since it was opened; open it again"
+                found[at] = b"" if is_same else _of_file("changed", shorter)
         return found
 
     async def _pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
@@ -503,14 +519,17 @@ class SabulFile(AbstractBufferedFile):  # type: ignore[misc]
         self._upload: _sabul.Upload | None = None
         self._transfer: _sabul.Transfer | None = None
         super().__init__(fs, path, mode, *args, **kwargs)
+        # All parts that are read are of the version of this time.
+        self._mtime_ns: int | None = self.details.get("mtime_ns") if mode == "rb" else None
         if mode == "rb" and self.path.endswith((".parquet", ".pq")):
-            version = (self.path, self.size, self.details.get("mtime"))
+            version = (self.path, self.size, self._mtime_ns)
             self.cache = ParquetCache(
                 self.blocksize, self._fetch_range, self.size, self._read_parts, fs._footers, version
             )
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        found: bytes = self.fs.cat_file(self.path, start=start, end=end)
+        length = max(end - start, 0)
+        found: bytes = sync(self.fs.loop, self.fs._read_soon, self.path, start, length, self._mtime_ns)
         return found
 
     def _read_parts(self, ranges: Sequence[tuple[int, int]], room: int) -> Stream:
@@ -519,9 +538,9 @@ class SabulFile(AbstractBufferedFile):  # type: ignore[misc]
 
     async def _iter_parts(self, ranges: Sequence[tuple[int, int]]) -> AsyncGenerator[tuple[int, bytes | Error]]:
         session = await self.fs._session()
-        wanted = [(self.path, start, end - start) for start, end in ranges]
+        wanted = [(self.path, start, end - start, self._mtime_ns) for start, end in ranges]
         try:
-            async with aclosing(session.iter_ranges(wanted)) as parts:
+            async with aclosing(session._iter_as_seen(wanted)) as parts:
                 async for part in parts:
                     yield part
         except UnreachableError:

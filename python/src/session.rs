@@ -49,6 +49,8 @@ impl Reads {
     }
 }
 
+/// A requested range: path, offset, length, and modification time in nanoseconds.
+type RangeOfFile = (Vec<u8>, u64, Option<u64>, Option<i64>);
 /// Facts of a listed path: kind, size, permission bits, modification time, owner, group.
 type FactsRow = (&'static str, u64, u32, Option<i64>, u32, u32);
 /// A listed path, and its facts or the reason why there are none: word of the failure class and message.
@@ -190,32 +192,33 @@ impl Session {
         run(py, waits, async move { read(&session, path, &options).await.map(BytesOut) })
     }
 
-    /// Returns byte ranges of files, in one request: path, offset, and length or none up to the end. The error of a range
-    /// takes its place.
+    /// Returns byte ranges of files, in one request: path, offset, length or none up to the end, and modification time of
+    /// the file if the reader has seen the file. The error of a range takes its place.
     fn read_ranges<'py>(
         &self,
         py: Python<'py>,
-        ranges: Vec<(Vec<u8>, u64, Option<u64>)>,
+        ranges: Vec<RangeOfFile>,
         options: Options,
         waits: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let session = self.session()?;
         let options = options.transfer_options()?;
-        run(py, waits, async move { read_ranges(&session, named(ranges), &options).await })
+        run(py, waits, async move { read_ranges(&session, ranges, &options).await })
     }
 
     /// As `read_ranges`, but returns an object that yields the ranges one by one.
     fn open_ranges<'py>(
         &self,
         py: Python<'py>,
-        ranges: Vec<(Vec<u8>, u64, Option<u64>)>,
+        ranges: Vec<RangeOfFile>,
         options: Options,
         waits: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let session = self.session()?;
         let options = options.transfer_options()?;
         run(py, waits, async move {
-            let reads = session.read_ranges(named(ranges), &options).await?;
+            let (ranges, times) = named(ranges);
+            let reads = session.read_ranges_as_seen(ranges, times, &options).await?;
             Ok(Reads { inner: OfProcess::new(Arc::new(tokio::sync::Mutex::new(reads))) })
         })
     }
@@ -388,19 +391,21 @@ async fn read(
     Ok(std::mem::take(&mut *memory.0.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
-fn named(ranges: Vec<(Vec<u8>, u64, Option<u64>)>) -> Vec<(Vec<u8>, Range)> {
+/// Splits requested ranges into paths with ranges, and modification times.
+fn named(ranges: Vec<RangeOfFile>) -> (Vec<(Vec<u8>, Range)>, Vec<Option<i64>>) {
     let ranges = ranges.into_iter();
-    ranges.map(|(path, offset, length)| (path, Range { offset, length })).collect()
+    ranges.map(|(path, offset, length, time)| ((path, Range { offset, length }), time)).unzip()
 }
 
 async fn read_ranges(
     session: &sabul::Session,
-    ranges: Vec<(Vec<u8>, Range)>,
+    ranges: Vec<RangeOfFile>,
     options: &TransferOptions,
 ) -> Result<Vec<RangeOut>, Fault> {
     let mut found = Vec::new();
     found.resize_with(ranges.len(), || RangeOut(Ok(BytesOut(Vec::new()))));
-    let mut reads = session.read_ranges(ranges, options).await?;
+    let (ranges, times) = named(ranges);
+    let mut reads = session.read_ranges_as_seen(ranges, times, options).await?;
     while let Some((number, content)) = reads.next().await? {
         found[number] = RangeOut(content.map(BytesOut).map_err(Fault::from));
     }

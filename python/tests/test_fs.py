@@ -191,6 +191,24 @@ def test_an_open_file_seeks_and_reads(fs: SabulFileSystem, folder: Path) -> None
         assert text.read() == content.decode("latin-1")
 
 
+@pytest.mark.parametrize("name", ["a", "a.parquet", "link"])
+def test_the_parts_of_an_open_file_are_of_one_version(fs: SabulFileSystem, folder: Path, name: str) -> None:
+    path, new = folder / ("a" if name == "link" else name), folder / "new"
+    path.write_bytes(b"old" * 100_000)
+    (folder / "link").symlink_to("a")
+    place = f"{folder.name}/{name}"
+    for content in (b"new" * 100_000, b"short"):
+        with fs.open(place, block_size=10_000) as file:
+            before = file.read(9)
+            new.write_bytes(content)
+            new.rename(path)
+            # The bytes that are here already are those of the old version.
+            with pytest.raises(sabul.FailedError, match="open it again"):
+                assert before + file.read() == b""
+        with fs.open(place, block_size=10_000) as file:
+            assert file.read() == content == fs.cat_file(place)
+
+
 def test_a_written_file_appears_at_its_end(fs: SabulFileSystem, folder: Path) -> None:
     content = random.Random(5).randbytes(700_000)
     with fs.open(f"{folder.name}/a", "wb", block_size=100_000) as file:

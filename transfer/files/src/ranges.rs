@@ -18,6 +18,8 @@ pub type ReadRange = (usize, Result<Vec<u8>, Failure>);
 pub struct RangeSink {
     /// Most bytes of each range, if limited.
     limits: Vec<Option<u64>>,
+    /// Modification time of the file of each range, if the reader knows the file in one version.
+    times: Vec<Option<i64>>,
     content: Vec<u8>,
     /// Takes a range; returns whether more ranges are wanted.
     deliver: Box<dyn FnMut(ReadRange) -> bool + Send>,
@@ -30,6 +32,12 @@ impl fmt::Debug for RangeSink {
 }
 
 impl RangeSink {
+    /// Whether the file has another modification time than the reader knows.
+    fn has_changed(&self, index: u64, entry: &Entry) -> bool {
+        let time = usize::try_from(index).ok().and_then(|index| *self.times.get(index)?);
+        time.is_some() && time != entry.modified_ns
+    }
+
     fn deliver(&mut self, index: u64, result: Result<Vec<u8>, Failure>) -> Result<(), EntryError> {
         let index = usize::try_from(index).unwrap_or(usize::MAX);
         if (self.deliver)((index, result)) {
@@ -40,16 +48,26 @@ impl RangeSink {
     }
 }
 
+fn changed(entry: &Entry) -> Failure {
+    let text = format!(
+        "'{}' changed since it was opened: its parts would be of two versions; open it again",
+        Printable(&entry.path)
+    );
+    Failure::new(FailureCode::Changed, text)
+}
+
 impl RangeReceiver {
-    /// Creates a receiver of ranges with at most these lengths. `deliver` takes each range, in any order, and returns
-    /// whether more ranges are wanted.
+    /// Creates a receiver of ranges with at most these lengths. A range of a file with another modification time than
+    /// the one in `times`, in nanoseconds, fails. `deliver` takes each range, in any order, and returns whether more
+    /// ranges are wanted.
     pub fn of_ranges(
         limits: Vec<Option<u64>>,
+        times: Vec<Option<i64>>,
         transfer: u32,
         deliver: impl FnMut(ReadRange) -> bool + Send + 'static,
     ) -> Self {
         let deliver = Box::new(deliver);
-        Self::with_sink(RangeSink { limits, content: Vec::new(), deliver }, transfer)
+        Self::with_sink(RangeSink { limits, times, content: Vec::new(), deliver }, transfer)
     }
 }
 
@@ -86,14 +104,13 @@ impl Sink for RangeSink {
         Ok(())
     }
 
-    fn finish(
-        &mut self,
-        index: u64,
-        _entry: &Entry,
-        _hash: [u8; 32],
-    ) -> Result<Commit, EntryError> {
+    fn finish(&mut self, index: u64, entry: &Entry, _hash: [u8; 32]) -> Result<Commit, EntryError> {
         let content = std::mem::take(&mut self.content);
-        self.deliver(index, Ok(content)).map(|()| Commit::Now)
+        let result = match self.has_changed(index, entry) {
+            false => Ok(content),
+            true => Err(changed(entry)),
+        };
+        self.deliver(index, result).map(|()| Commit::Now)
     }
 
     fn discard(&mut self, _index: u64) {

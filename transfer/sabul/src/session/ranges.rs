@@ -28,6 +28,8 @@ pub struct RangeReads {
     options: TransferOptions,
     /// Ranges that are not requested yet.
     rest: VecDeque<(Vec<u8>, Range)>,
+    /// Modification times of their files, as far as the reader knows them.
+    times: VecDeque<Option<i64>>,
     /// State of all files, if the ranges are of files in one state.
     state: Option<[u8; 32]>,
     /// Number of the first range of the present request.
@@ -78,11 +80,24 @@ impl Session {
         state: Option<[u8; 32]>,
         options: &TransferOptions,
     ) -> Result<RangeReads, Error> {
-        let options = TransferOptions { sync: false, range: None, ..options.clone() };
-        let (session, rest) = (self.clone(), ranges.into());
-        let mut reads = RangeReads { session, options, rest, state, first: 0, running: None };
-        reads.request().await?;
-        Ok(reads)
+        let reads = RangeReads { state, ..RangeReads::of(self, ranges, options) };
+        reads.started().await
+    }
+
+    /// As [`Self::read_ranges`], for a reader that has seen the files before. `times` has the modification time of the
+    /// file of each range, in nanoseconds since 1970. A range of a file with another time fails as changed, so that a
+    /// reader of several ranges gets one version of a file. Files without a time are not compared.
+    ///
+    /// # Errors
+    /// As [`Self::read_ranges`].
+    pub async fn read_ranges_as_seen(
+        &self,
+        ranges: Vec<(Vec<u8>, Range)>,
+        times: Vec<Option<i64>>,
+        options: &TransferOptions,
+    ) -> Result<RangeReads, Error> {
+        let reads = RangeReads { times: times.into(), ..RangeReads::of(self, ranges, options) };
+        reads.started().await
     }
 
     /// Lets a transfer end whose content is complete.
@@ -95,6 +110,18 @@ impl Session {
 }
 
 impl RangeReads {
+    fn of(session: &Session, ranges: Vec<(Vec<u8>, Range)>, options: &TransferOptions) -> Self {
+        let options = TransferOptions { sync: false, range: None, ..options.clone() };
+        let (session, rest) = (session.clone(), ranges.into());
+        let (times, state) = (VecDeque::new(), None);
+        Self { session, options, rest, times, state, first: 0, running: None }
+    }
+
+    async fn started(mut self) -> Result<Self, Error> {
+        self.request().await?;
+        Ok(self)
+    }
+
     /// Returns the next range: its position in the request, and its content or the reason why the range cannot be
     /// read. Returns `None` after the last range.
     ///
@@ -138,6 +165,7 @@ impl RangeReads {
             return Ok(());
         }
         let (sources, ranges): (Vec<_>, Vec<_>) = self.rest.drain(..count).unzip();
+        let times = self.times.drain(..count.min(self.times.len())).collect();
         let limits: Vec<_> = ranges.iter().map(|range: &Range| range.length).collect();
         let longest = limits.iter().map(|length| length.unwrap_or(u64::MAX)).max().unwrap_or(1);
         let waiting = usize::try_from(WAITING_BYTES / longest.max(1)).unwrap_or(usize::MAX);
@@ -158,7 +186,7 @@ impl RangeReads {
         let (range_sender, ranges) = mpsc::channel(waiting.clamp(1, WAITING_MAX));
         let deliver = move |range| range_sender.blocking_send(range).is_ok();
         let transfer = self.session.open(Direction::Receive, request, &self.options, |number| {
-            let receiver = RangeReceiver::of_ranges(limits, number, deliver);
+            let receiver = RangeReceiver::of_ranges(limits, times, number, deliver);
             let gate = move |entry: &mut _| requested.check(entry);
             Ok(Work::Receive(Box::new(receiver.with_gate(gate))))
         });

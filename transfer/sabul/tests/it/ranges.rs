@@ -94,6 +94,40 @@ fn names_that_do_not_fit_into_one_request_take_several() {
 }
 
 #[test]
+fn ranges_of_a_file_that_changed_since_it_was_seen_fail() {
+    let root = TempDir::new().unwrap();
+    let name = root.path().join("a");
+    fs::write(&name, content(1, 5000)).unwrap();
+    fs::write(root.path().join("b"), content(2, 5000)).unwrap();
+    let new = root.path().join("new");
+    with_session(root.path(), |session| async move {
+        let seen = session.list(vec![b"a".to_vec()], View::Itself, Vec::new()).unwrap();
+        let time = { seen }.next().await.unwrap().unwrap().outcome.unwrap().modified_ns;
+        assert!(time.is_some());
+        let read = async |session: &Session| {
+            let ranges =
+                vec![range("a", 100, Some(9)), range("b", 5, Some(9)), range("a", 0, Some(3))];
+            let (times, options) = (vec![time, None], TransferOptions::default());
+            let mut reads = session.read_ranges_as_seen(ranges, times, &options).await.unwrap();
+            let mut found = [const { None }; 3];
+            while let Some((number, content)) = reads.next().await.unwrap() {
+                found[number] = Some(content.map_err(|failure| failure.code));
+            }
+            found.map(Option::unwrap)
+        };
+        let [a, b, untimed] = [(1, 100, 9), (2, 5, 9), (1, 0, 3)]
+            .map(|(seed, at, length)| content(seed, 5000)[at..at + length].to_vec());
+        assert_eq!(read(&session).await, [Ok(a), Ok(b.clone()), Ok(untimed)]);
+        // The new version has the same size.
+        fs::write(&new, content(9, 5000)).unwrap();
+        fs::rename(&new, &name).unwrap();
+        let untimed = content(9, 5000)[..3].to_vec();
+        let expected = [Err(FailureCode::Changed), Ok(b), Ok(untimed)];
+        assert_eq!(read(&session).await, expected);
+    });
+}
+
+#[test]
 fn a_range_that_cannot_be_read_fails_alone() {
     let root = TempDir::new().unwrap();
     fs::write(root.path().join("a"), content(0, 100)).unwrap();
