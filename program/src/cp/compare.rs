@@ -12,6 +12,7 @@ use sabul::files::{Facts, Rule, RuleKind, Seen, SeenKind, View};
 use sabul::internal::compare::{
     CompareOptions, Comparison, Difference, Named, NamedSet, Selected, Skipped, is_journal, is_part,
 };
+use sabul::internal::replica::Guarded;
 use sabul::internal::{Chmod, Rules};
 use sabul::{Failure, FailureCode};
 use tokio::runtime::Handle;
@@ -22,7 +23,7 @@ use super::entries::{
     Destination, Entries, Repeated, changed, difference_of, lookup, tolerant, valid,
 };
 use super::files_from::checked;
-use super::guard::{Guard, Guarded};
+use super::guard::Guard;
 use super::listings::Lister;
 use super::moves::{self, NameAndFacts};
 use super::names::{Names, SentObserver, is_pattern, join, names_of};

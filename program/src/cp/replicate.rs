@@ -15,13 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabul::internal::Retry;
+use sabul::internal::replica::failed_entry;
 use sabul::internal::ssh::UploadObserver;
 use sabul::{ErrorKind, Report, Session, TransferOptions};
 use sabul_content::Printable;
 use sabul_front::json::ErrorJson;
 use tokio::task::JoinSet;
 
-use super::guard::Replica;
+use super::guard::ReplicaStore;
 use super::outcome::Outcome;
 use super::pass::{in_session, transfer_options};
 use super::plan::Plan;
@@ -107,7 +108,7 @@ struct Runner {
     args: SyncArgs,
     plan: Plan,
     options: TransferOptions,
-    replica: Replica,
+    replica: ReplicaStore,
     is_watching: bool,
 }
 
@@ -132,7 +133,7 @@ impl Runner {
             rules,
             archive: sync.copy.archive,
         };
-        let replica = Replica::new(Store::write(folder, &site)?);
+        let replica = ReplicaStore::new(Store::write(folder, &site)?);
         // The home directory of a host is the host.
         let shown = Printable(place.as_bytes()).to_string().trim_end_matches(':').to_owned();
         Ok(Self { shown, args: sync, plan, options, replica, is_watching: args.watch })
@@ -228,6 +229,7 @@ impl Runner {
 
     /// Compares and copies once. Returns the exit code; failures of single entries are no error.
     async fn pass(&self, session: &Session, interrupt: &Interrupt) -> Result<u8, CliError> {
+        self.replica.with_store(Store::begin_pass)?;
         let sync = Sync::of(&self.args)?.with_replica(self.replica.clone());
         let selecting = Selecting { is_all: false, is_dry: false, sync: Some(sync) };
         let mut outcome = Outcome::new("replicate", &self.args.copy, selecting, None);
@@ -239,8 +241,9 @@ impl Runner {
         // Also after a failure: the entries have another name now.
         let kept = self.print_kept();
         let report = copied.inspect_err(|_| self.add_kept(kept))?;
-        let why = shortfall(&report, &outcome.incomplete);
-        self.record_arrivals(&report, &outcome.incomplete);
+        let failed = self.failed(&report);
+        let why = shortfall(&failed, report.entries_failed, &outcome.incomplete);
+        self.record_arrivals(&failed, report.entries_failed, &outcome.incomplete);
         record(args, &report, &mut outcome);
         print_failures(&report.failures, report.entries_failed, &mut outcome);
         let is_changed =
@@ -257,10 +260,16 @@ impl Runner {
     }
 
     /// Records which entries have arrived in a pass with failures. Without the path of each failure, none is recorded.
-    fn record_arrivals(&self, report: &Report, beside: &[ErrorJson]) {
-        if let Some(failed) = failed_paths(report, beside) {
+    fn record_arrivals(&self, failed: &[&[u8]], entries_failed: u64, beside: &[ErrorJson]) {
+        if let Some(failed) = failed_paths(failed, entries_failed, beside) {
             self.write(|store| store.record_arrivals(&failed));
         }
+    }
+
+    /// The failed entries of a report.
+    fn failed<'a>(&self, report: &'a Report) -> Vec<&'a [u8]> {
+        let directory = self.args.copy.places.first().map_or(&b""[..], |it| it.as_bytes());
+        report.failures.iter().map(|(path, _)| failed_entry(path, directory)).collect()
     }
 
     /// Prints the entries that were kept; returns their number.
@@ -290,21 +299,26 @@ impl Runner {
     }
 }
 
-/// Why a pass did not copy everything: the number of failed entries, or else the error of no single entry.
-fn shortfall(report: &Report, beside: &[ErrorJson]) -> String {
-    let shown = |path: &[u8]| Printable(path).to_string();
-    let named: BTreeSet<_> = report.failures.iter().map(|(path, _)| shown(path)).collect();
+/// Why a pass did not copy everything: the number of failed entries, or else the error of no single entry. `named` has
+/// the first of all failed entries of the copy.
+fn shortfall(named: &[&[u8]], entries_failed: u64, beside: &[ErrorJson]) -> String {
+    let named: BTreeSet<_> = named.iter().map(|path| Printable(path).to_string()).collect();
     let others: BTreeSet<_> = beside.iter().filter_map(|error| error.path.as_ref()).collect();
     let others = others.into_iter().filter(|path| !named.contains(*path)).count();
-    match (report.entries_failed + others as u64, beside.first()) {
+    match (entries_failed + others as u64, beside.first()) {
         (0, Some(error)) => error.message.clone(),
         (failed, _) => format!("{} failed", entries(failed.max(1))),
     }
 }
 
 /// Paths of all failed entries; `None` if a path is not known.
-fn failed_paths<'a>(report: &'a Report, beside: &'a [ErrorJson]) -> Option<Vec<&'a [u8]>> {
-    if report.failures.len() as u64 != report.entries_failed {
+fn failed_paths<'a>(
+    named: &[&'a [u8]],
+    entries_failed: u64,
+    beside: &'a [ErrorJson],
+) -> Option<Vec<&'a [u8]>> {
+    // Without a name, the failure is that of the directory.
+    if named.len() as u64 != entries_failed || named.contains(&&b""[..]) {
         return None;
     }
     let shown = beside.iter().filter_map(|error| error.path.as_ref());
@@ -313,7 +327,7 @@ fn failed_paths<'a>(report: &'a Report, beside: &'a [ErrorJson]) -> Option<Vec<&
         let is_plain = !path.contains(['\\', char::REPLACEMENT_CHARACTER]);
         is_plain.then_some(path.as_bytes())
     });
-    report.failures.iter().map(|(path, _)| Some(&path[..])).chain(others).collect()
+    named.iter().copied().map(Some).chain(others).collect()
 }
 
 #[cfg(test)]
@@ -325,13 +339,11 @@ mod tests {
     #[test]
     fn an_entry_with_an_escaped_name_leaves_its_path_unknown() {
         let failure = Failure::new(FailureCode::Unwritable, "full");
-        let mut report = Report::default();
-        report.entries_failed = 1;
-        assert_eq!(failed_paths(&report, &[]), None);
-        report.failures.push((b"a\n".to_vec(), failure.clone()));
+        assert_eq!(failed_paths(&[], 1, &[]), None);
+        assert_eq!(failed_paths(&[b""], 1, &[]), None);
         let paths = |other: &[u8]| {
             let beside = [ErrorJson::of_entry(other, &failure), ErrorJson::of_all("x", "y".into())];
-            let paths = failed_paths(&report, &beside)?;
+            let paths = failed_paths(&[b"a\n"], 1, &beside)?;
             Some(paths.into_iter().map(<[u8]>::to_vec).collect::<Vec<_>>())
         };
         assert_eq!(paths("caf\u{e9}/b".as_bytes()).unwrap()[1], "caf\u{e9}/b".as_bytes());
@@ -343,13 +355,6 @@ mod tests {
         let failure = Failure::new(FailureCode::Unwritable, "full");
         let metadata = ErrorJson::of_all("failed", "the metadata was not set".to_owned());
         let of = |path: &[u8]| ErrorJson::of_entry(path, &failure);
-        let report = |failures: &[&[u8]]| {
-            let mut report = Report::default();
-            report.entries_failed = failures.len() as u64;
-            report.failures =
-                failures.iter().map(|path| (path.to_vec(), failure.clone())).collect();
-            report
-        };
         for (failures, beside, text) in [
             (&[&b"a"[..]][..], vec![metadata.clone()], "1 entry failed"),
             (&[b"a"], vec![of(b"a"), metadata.clone()], "1 entry failed"),
@@ -357,7 +362,7 @@ mod tests {
             (&[], vec![metadata], "the metadata was not set"),
             (&[], vec![], "1 entry failed"),
         ] {
-            assert_eq!(shortfall(&report(failures), &beside), text);
+            assert_eq!(shortfall(failures, failures.len() as u64, &beside), text);
         }
     }
 }

@@ -13,11 +13,12 @@ use sabul::internal::compare::{
     CompareOptions, Difference, ListOptions, LocalTree, Named, ReadParts, RenameOf,
     differing_attributes, facts_of, mode_of, recognized,
 };
+use sabul::internal::replica::Removal;
 use sabul::{Failure, FailureCode, Report, Session};
 use sabul_content::Printable;
 
 use super::compare::{Compared, Observer, Order};
-use super::guard::Replica;
+use super::guard::ReplicaStore;
 use super::names::{below, join};
 use super::narrow::{closed_last, narrowed};
 use super::plan::Plan;
@@ -29,10 +30,6 @@ use crate::args::{CopyArgs, SyncArgs};
 use crate::error::CliError;
 use crate::output;
 
-/// Ours: a removal of more entries needs --delete-limit.
-const REMOVED_MAX: u64 = 1000;
-/// Ours: a removal of a larger part of the destination needs --delete-limit.
-const REMOVED_SHARE_MAX: u64 = 10;
 /// Directories whose permission bits one request asks for.
 const LOOKUPS_AT_ONCE: usize = 500;
 /// Permission bits of a directory for which no other bits are known.
@@ -57,7 +54,7 @@ pub(crate) struct Sync {
     /// The plan to carry out.
     planned: Option<Planned>,
     /// The replica whose own changes are kept.
-    replica: Option<Replica>,
+    replica: Option<ReplicaStore>,
 }
 
 /// Selection of the entries to copy.
@@ -203,13 +200,13 @@ impl Sync {
     }
 
     /// Keeps the changes of this replica. A directory with kept entries stays.
-    pub(super) fn with_replica(mut self, replica: Replica) -> Self {
+    pub(super) fn with_replica(mut self, replica: ReplicaStore) -> Self {
         self.options.keeps_unknown = true;
         Self { replica: Some(replica), has_rules: true, ..self }
     }
 
     /// The replica whose own changes are kept.
-    pub(super) fn replica(&self) -> Option<Replica> {
+    pub(super) fn replica(&self) -> Option<ReplicaStore> {
         self.replica.clone()
     }
 
@@ -230,34 +227,14 @@ impl Sync {
         if !self.delete || compared.extras.is_empty() {
             return Ok(());
         }
-        let extras = compared.extras.len() as u64;
-        let refuse = |why: String| Err(CliError::failed(format!("nothing was removed: {why}")));
-        if compared.source_failures > 0 || report.entries_failed > 0 {
-            let failures = compared.source_failures.max(report.entries_failed);
-            return refuse(match failures {
-                1 => "an entry of the source was not read or copied".to_owned(),
-                _ => format!("{failures} entries of the source were not read or copied"),
-            });
-        }
-        if compared.source_entries == 0 {
-            return refuse(
-                "the source is empty, or the filters exclude all of it; check the source and the filters"
-                    .to_owned(),
-            );
-        }
-        let is_much =
-            extras > REMOVED_MAX || extras * 100 > compared.destination_entries * REMOVED_SHARE_MAX;
-        match self.delete_limit {
-            Some(limit) if extras > limit => refuse(format!(
-                "{extras} entries exist only at the destination, more than --delete-limit {limit}"
-            )),
-            None if is_much => refuse(format!(
-                "{extras} of {} entries exist only at the destination, which is more than \
-                 {REMOVED_SHARE_MAX} % or {REMOVED_MAX}; permit it with --delete-limit {extras}",
-                compared.destination_entries
-            )),
-            _ => Ok(()),
-        }
+        let removal = Removal {
+            extras: compared.extras.len() as u64,
+            failures: compared.source_failures.max(report.entries_failed),
+            source_entries: compared.source_entries,
+            destination_entries: compared.destination_entries,
+            limit: self.delete_limit,
+        };
+        removal.check().map_err(|refused| CliError::failed(refused.to_string()))
     }
 
     /// Completes a copy: removes extra entries, and sets metadata. Returns the number of removed entries.

@@ -1,7 +1,5 @@
 //! Versions that a replica received, in a database of this user: one database for each source and replica.
-//!
-//! An entry of a replica that has another version was changed there. Two versions count: the last version that the
-//! replica had, and the version that was sent since.
+//! The decisions are those of [`sabul::internal::replica`].
 
 use std::fs::File;
 use std::io;
@@ -11,7 +9,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use rustix::fs::{FlockOperation, OFlags, flock};
-use sabul::files::{Facts, SeenKind};
+use sabul::internal::replica::{Version, Versions};
 use sabul_content::Printable;
 use sabul_front::state;
 
@@ -52,69 +50,14 @@ const TABLES: &str = "
         sent_modified_ns INTEGER
     ) STRICT, WITHOUT ROWID;";
 
-/// Sent versions become versions that the replica had.
+/// Versions that were sent in this pass become versions that the replica had. A negative kind is that of a version that was
+/// sent before: its copy may have ended without the entry.
 const ARRIVED: &str = "
     UPDATE version SET kind = sent_kind, size = sent_size, modified_ns = sent_modified_ns, sent_kind = NULL
     WHERE sent_kind > 0";
 
-const NS_PER_S: i64 = 1_000_000_000;
 /// Kind of a version that does not exist.
 const NO_KIND: i64 = 0;
-
-/// Identity of the content of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Version {
-    kind: i64,
-    size: i64,
-    /// Only of files.
-    modified_ns: Option<i64>,
-}
-
-impl Version {
-    pub(super) fn of(facts: &Facts) -> Self {
-        let (kind, is_file) = match facts.kind {
-            SeenKind::File => (1, true),
-            SeenKind::Directory => (2, false),
-            SeenKind::Link => (3, false),
-            _ => (4, false),
-        };
-        let size = if facts.kind == SeenKind::Directory { 0 } else { facts.size };
-        Self {
-            kind,
-            size: i64::try_from(size).unwrap_or(i64::MAX),
-            modified_ns: facts.modified_ns.filter(|_| is_file),
-        }
-    }
-
-    /// Whether an entry of the replica has this version. A time without a fraction of a second is compared in seconds,
-    /// because the file system of the replica may keep no more.
-    pub(super) fn is_copy_of(self, version: Self) -> bool {
-        let times = match (self.modified_ns, version.modified_ns) {
-            (Some(there), Some(sent)) if there % NS_PER_S == 0 => {
-                there.div_euclid(NS_PER_S) == sent.div_euclid(NS_PER_S)
-            }
-            (there, sent) => there == sent,
-        };
-        times && (self.kind, self.size) == (version.kind, version.size)
-    }
-
-    /// The same version, if this is no file; a file with this size and time.
-    pub(super) fn of_file(self, size: u64, modified_ns: Option<i64>) -> Self {
-        match self.modified_ns {
-            None => self,
-            Some(_) => Self { size: i64::try_from(size).unwrap_or(i64::MAX), modified_ns, ..self },
-        }
-    }
-}
-
-/// Versions of one entry at a replica.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Versions {
-    /// Version that the replica had.
-    pub(super) had: Option<Version>,
-    /// Version that was sent since.
-    pub(super) sent: Option<Version>,
-}
 
 /// Places and settings of a replica, and the results of its passes.
 #[derive(Clone, Debug, PartialEq)]
@@ -279,7 +222,6 @@ impl Store {
                 params![now_s, result.err()],
             )?;
             if result.is_ok() {
-                // Each sent version has arrived.
                 work.execute(ARRIVED, [])?;
             }
             work.commit()
@@ -287,13 +229,20 @@ impl Store {
         write().map_err(|error| unusable(&self.path, &error))
     }
 
-    /// Records that each sent version has arrived, except those of failed entries and of entries below them.
+    /// Begins a pass: versions that were sent before do not arrive in this pass.
+    pub(super) fn begin_pass(&mut self) -> Result<(), CliError> {
+        self.change("UPDATE version SET sent_kind = -sent_kind WHERE sent_kind > 0", [])?;
+        self.commit()
+    }
+
+    /// Records that each version that was sent in this pass has arrived, except those of failed entries and of entries
+    /// below them.
     pub(super) fn record_arrivals(&mut self, failed: &[&[u8]]) -> Result<(), CliError> {
         self.commit()?;
         let mut write = || -> rusqlite::Result<()> {
             let work = self.connection.transaction()?;
             for path in failed {
-                // Negative kinds mark the entries until the end of the change. '0' is the byte after '/'.
+                // '0' is the byte after '/'.
                 let (from, to) = ([*path, b"/"].concat(), [*path, b"0"].concat());
                 work.prepare_cached(
                     "UPDATE version SET sent_kind = -sent_kind
@@ -302,7 +251,6 @@ impl Store {
                 .execute(params![path, from, to])?;
             }
             work.execute(ARRIVED, [])?;
-            work.execute("UPDATE version SET sent_kind = -sent_kind WHERE sent_kind < 0", [])?;
             work.commit()
         };
         write().map_err(|error| unusable(&self.path, &error))
@@ -329,7 +277,7 @@ impl Store {
                     let kind: Option<i64> = row.get(at)?;
                     let Some(kind) = kind.filter(|&kind| kind != NO_KIND) else { return Ok(None) };
                     Ok(Some(Version {
-                        kind,
+                        kind: kind.abs(),
                         size: row.get(at + 1)?,
                         modified_ns: row.get(at + 2)?,
                     }))
@@ -414,6 +362,8 @@ fn unusable(path: &Path, error: &rusqlite::Error) -> CliError {
 
 #[cfg(test)]
 mod tests {
+    use sabul::internal::replica::is_failed;
+
     use super::*;
 
     fn site() -> Site {
@@ -458,6 +408,30 @@ mod tests {
     }
 
     #[test]
+    fn a_version_of_an_earlier_pass_does_not_arrive_in_a_later_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::write(folder.path(), &site()).unwrap();
+        let versions = Versions { had: Some(version(2)), sent: Some(version(3)) };
+        store.begin_pass().unwrap();
+        for path in [b"a", b"b"] {
+            store.record(path, versions).unwrap();
+        }
+        // The copy ends with the process.
+        drop(store);
+        let mut store = Store::write(folder.path(), &site()).unwrap();
+        store.begin_pass().unwrap();
+        store.record(b"b", versions).unwrap();
+        store.record_arrivals(&[]).unwrap();
+        store.end_pass(1.0, Ok(())).unwrap();
+        assert_eq!(store.versions(b"a").unwrap(), versions, "both count");
+        let arrived = Versions { had: Some(version(3)), sent: None };
+        assert_eq!(store.versions(b"b").unwrap(), arrived);
+        store.begin_pass().unwrap();
+        store.end_pass(2.0, Ok(())).unwrap();
+        assert_eq!(store.versions(b"a").unwrap(), versions, "both count in each later pass");
+    }
+
+    #[test]
     fn versions_of_failed_entries_have_not_arrived() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::write(folder.path(), &site()).unwrap();
@@ -469,18 +443,12 @@ mod tests {
         }
         store.record_arrivals(&[b"x", b"unknown"]).unwrap();
         for path in paths {
-            let expected = if matches!(path, b"x" | b"x/y/z") { sent } else { arrived };
+            let is_expected = matches!(path, b"x" | b"x/y/z");
+            assert_eq!(is_failed(path, &[b"x", b"unknown"]), is_expected, "the rule without SQL");
+            let expected = if is_expected { sent } else { arrived };
+            assert_eq!(sent.arrived(), arrived);
             assert_eq!(store.versions(path).unwrap(), expected, "{}", Printable(path));
         }
-    }
-
-    #[test]
-    fn a_time_without_a_fraction_is_compared_in_seconds() {
-        let at = |modified_ns| Version { kind: 1, size: 3, modified_ns: Some(modified_ns) };
-        assert!(at(5 * NS_PER_S).is_copy_of(at(5 * NS_PER_S + 123)));
-        assert!(!at(5 * NS_PER_S).is_copy_of(at(6 * NS_PER_S)));
-        assert!(!at(5 * NS_PER_S + 1).is_copy_of(at(5 * NS_PER_S + 123)));
-        assert!(!at(7).is_copy_of(Version { size: 4, ..at(7) }));
     }
 
     #[test]

@@ -166,6 +166,25 @@ fn the_status_counts_only_what_failed_after_a_pass_with_a_failure() {
 }
 
 #[test]
+fn a_file_that_the_source_removes_during_its_copy_is_removed_from_the_replica() {
+    let (bench, url, _) = with_source();
+    expect_code(&replicate(&bench, &["src/", &url]), 0);
+    // The rate lets the first file be sent for some seconds, and the other one is opened afterwards.
+    fs::write(bench.path("src/a"), incompressible(24_000_000)).unwrap();
+    fs::write(bench.path("src/b"), incompressible(3_000_000)).unwrap();
+    let arguments = ["--delete", "--delete-limit", "9", "src/", &url];
+    let slow = [&["--bwlimit", "48M"], &arguments[..]].concat();
+    let pass = Running::start(&mut command(&bench, &slow));
+    wait_for(|| names(&bench.root("copy")).iter().any(|name| name.ends_with(".sabul-part")));
+    fs::remove_file(bench.path("src/b")).unwrap();
+    let output = pass.finish();
+    expect_code(&output, 1);
+    assert!(stderr(&output).contains("src/b"), "{}", stderr(&output));
+    expect_code(&replicate(&bench, &arguments), 0);
+    assert!(!bench.root("copy/b").exists(), "{:?}", names(&bench.root("copy")));
+}
+
+#[test]
 fn an_unreachable_replica_does_not_stop_the_others() {
     let (bench, _, local) = with_source();
     let closed = "sabul://127.0.0.1:1/copy";
@@ -216,6 +235,18 @@ fn wrong_places_and_options_are_refused() {
         expect_code(&output, 2);
         assert!(stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
     }
+}
+
+fn incompressible(bytes: usize) -> Vec<u8> {
+    let mut content = vec![0; bytes];
+    blake3::Hasher::new().finalize_xof().fill(&mut content);
+    content
+}
+
+/// Names in a directory.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 /// Ends a watch, which is no error.

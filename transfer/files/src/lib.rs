@@ -41,6 +41,7 @@ mod published;
 mod ranges;
 mod receive;
 mod rename;
+pub mod replica;
 pub mod root;
 mod rules;
 mod scan;

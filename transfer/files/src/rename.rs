@@ -13,7 +13,7 @@ use super::entry_error::{not_a_folder, root_write_failure, write_failure};
 use super::identity::{check_entry, open_marked};
 use super::listing::content_hash;
 use super::part::is_reserved;
-use super::tree::{means_folder, root_path};
+use super::tree::{means_folder, root_path, split_at_mark};
 use crate::disk::{Disk, ReadFile};
 use crate::root::{Kind, LinkTarget, RootDir, RootError, RootPath, rename_to_unused};
 
@@ -55,6 +55,10 @@ pub fn rename(
             (open_marked(disk, from, None)?, open_marked(disk, to, below)?)
     {
         return move_between(&from.0, from.1, &to.0, to.1, seen.as_ref());
+    }
+    if let (Some(disk), Some(seen), Some((directory, rest))) = (disk, seen, split_at_mark(from)) {
+        // This disk cannot hold the directory.
+        check_entry(disk, &root_path(&directory.join(OsStr::from_bytes(rest)))?, &seen)?;
     }
     match disk {
         Some(disk) => rename_in(disk, from, to, name, replace),
@@ -304,6 +308,22 @@ mod tests {
         rename(None, &path("c"), &path("f"), false).unwrap();
         assert_eq!(fs::read(at("f/c")).unwrap(), b"b");
         rename(None, &path("c"), &path("f"), false).unwrap_err();
+    }
+
+    #[test]
+    fn a_disk_that_holds_no_directory_renames_only_the_compared_entry() {
+        let disk = MemoryDisk::new(1);
+        let place = RootPath::new([&b"d"[..], b"a"]).unwrap();
+        disk.put(&place, b"one").unwrap();
+        let seen = crate::identity::facts(&disk.stat(&place, LinkTarget::Itself).unwrap());
+        let renamed = |seen| {
+            let conditions = RenameOf { seen: Some(seen), below: None };
+            rename_checked(Some(&disk), b"d/./a", b"d/./b", false, conditions)
+        };
+        let code = renamed(Facts { size: 9, ..seen }).unwrap_err().code;
+        assert_eq!(code, FailureCode::Changed);
+        renamed(seen).unwrap();
+        assert_eq!(disk.tree()[&b"d/b"[..]], Some(b"one".to_vec()));
     }
 
     #[test]

@@ -133,6 +133,11 @@ pub mod compare {
     }
 }
 
+/// Decisions about a replica.
+pub mod replica {
+    pub use sabul_files::replica::*;
+}
+
 /// Sealing of datagrams.
 pub mod seal {
     pub use crate::seal::*;

@@ -14,7 +14,7 @@ use sabul_units::{count, show_bytes};
 
 use super::super::plan::source_set;
 use super::super::summary::entries;
-use super::super::versions::{self, Passes, Site, Store, Version};
+use super::super::versions::{self, Passes, Site, Store};
 use super::places::{absolute, now_s};
 use crate::args::ReplicateStatusArgs;
 use crate::error::CliError;
@@ -85,7 +85,7 @@ fn lag(store: &Store, site: &Site) -> Result<(u64, u64), CliError> {
     for Seen { path, outcome, .. } in set.plan_compared(ReadParts::default()) {
         // An entry that cannot be read is reported by the pass.
         let Ok(facts) = outcome else { continue };
-        if path.is_empty() || store.versions(&path)?.had == Some(Version::of(&facts)) {
+        if path.is_empty() || store.versions(&path)?.has(&facts) {
             continue;
         }
         files += 1;
