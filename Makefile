@@ -138,7 +138,8 @@ carriers: build ## end single carriers of COPIES=200 copies between namespaces; 
 sweep: ## simulate SEEDS=20000 transfers over random paths, kill and resume 200 copies, run sanitize and mutants
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-sim --test it channel_swarm::
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-sim --test it world_swarm::
-	SABUL_WORLD_SEEDS=$(SEEDS) SABUL_SYNC_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul --lib world::
+	SABUL_WORLD_SEEDS=$(SEEDS) SABUL_SYNC_SEEDS=$(SEEDS) SABUL_REPLICATE_SEEDS=$(SEEDS) \
+		$(CARGO) test $(CARGOFLAGS) --release -p sabul --lib world::
 	$(MAKE) interrupted RUNS=200
 	$(MAKE) killed KILLS=100
 	$(MAKE) queued JOBS=1000 KILLS=50

@@ -282,9 +282,20 @@ impl Client {
         set: SourceSet,
         path: Vec<u8>,
     ) -> Result<Report, Error> {
+        self.put_with(server, set, path, &self.options()).await
+    }
+
+    /// The same with these options.
+    pub(super) async fn put_with(
+        &self,
+        server: &Server,
+        set: SourceSet,
+        path: Vec<u8>,
+        options: &TransferOptions,
+    ) -> Result<Report, Error> {
         let session = self.dial(server)?;
         let to = RemoteDestination { path, into_directory: true };
-        let transfer = session.put(set, to, &self.options()).await?;
+        let transfer = session.put(set, to, options).await?;
         let result = transfer.finish().await;
         session.close().await;
         result

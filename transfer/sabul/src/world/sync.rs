@@ -37,13 +37,13 @@ use crate::error::Error;
 const SEEDS_BY_DEFAULT: u64 = 1000;
 const CLIENTS: u64 = 2;
 /// Directory of the server, and of each client.
-const TO: &[u8] = b"to/";
-const FROM: &[u8] = b"tree/";
+pub(super) const TO: &[u8] = b"to/";
+pub(super) const FROM: &[u8] = b"tree/";
 /// Names with this end are excluded.
 const EXCLUDED: &[u8] = b".log";
 
 /// Files by name, with their contents.
-type Files = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(super) type Files = BTreeMap<Vec<u8>, Vec<u8>>;
 
 #[derive(Clone)]
 enum Act {
@@ -262,13 +262,34 @@ fn rules() -> Rules {
     Rules::new(&[Rule { kind: RuleKind::Exclude, pattern: b"*.log".to_vec() }]).unwrap()
 }
 
+/// Lists the directory of the server.
+pub(super) fn listed(disk: &MemoryDisk, rules: Rules) -> Vec<Seen> {
+    let options = ListOptions { literal: true, ..ListOptions::default() };
+    let (disk, places) = (Arc::new(disk.clone()), vec![TO.to_vec()]);
+    let mut listing =
+        DirectoryListing::new(Some(disk), places, View::Archive, &options, rules).unwrap();
+    let mut entries = Vec::new();
+    loop {
+        match listing.step(&|| false) {
+            ListingStep::Seen(seen) => entries.push(seen),
+            ListingStep::Pause => {}
+            ListingStep::End => break,
+        }
+    }
+    let is_missing = |seen: &Seen| {
+        let missing = |failure: &Failure| failure.code == FailureCode::NotFound;
+        seen.outcome.as_ref().is_err_and(missing)
+    };
+    if entries.len() == 1 && is_missing(&entries[0]) { Vec::new() } else { entries }
+}
+
 /// Name below a directory, as a path of the disk.
-fn below(directory: &[u8], name: &[u8]) -> Vec<u8> {
+pub(super) fn below(directory: &[u8], name: &[u8]) -> Vec<u8> {
     [directory, name].concat()
 }
 
 /// Files of a directory, without those of transfers in progress.
-fn files(disk: &MemoryDisk, directory: &[u8]) -> Files {
+pub(super) fn files(disk: &MemoryDisk, directory: &[u8]) -> Files {
     let tree = disk.tree().into_iter();
     let files = tree.filter_map(|(name, content)| {
         let name = name.strip_prefix(directory)?.to_vec();
@@ -278,7 +299,7 @@ fn files(disk: &MemoryDisk, directory: &[u8]) -> Files {
 }
 
 /// Stores a file with a time of its own: files of equal size and time are not copied.
-fn store(disk: &MemoryDisk, place: &[u8], content: &[u8]) -> Result<(), RootError> {
+pub(super) fn store(disk: &MemoryDisk, place: &[u8], content: &[u8]) -> Result<(), RootError> {
     let number = content.first_chunk().map_or(1, |bytes| u32::from_be_bytes(*bytes));
     disk.turn_clock(i64::from(number));
     disk.put(&path(place), content)
@@ -320,27 +341,6 @@ impl World {
         assert!(!self.clients.iter().any(Client::is_at_fault), "a task of a client panicked");
     }
 
-    /// Lists the directory of the server.
-    fn listed(disk: &MemoryDisk) -> Vec<Seen> {
-        let options = ListOptions { literal: true, ..ListOptions::default() };
-        let (disk, places) = (Arc::new(disk.clone()), vec![TO.to_vec()]);
-        let mut listing =
-            DirectoryListing::new(Some(disk), places, View::Archive, &options, rules()).unwrap();
-        let mut entries = Vec::new();
-        loop {
-            match listing.step(&|| false) {
-                ListingStep::Seen(seen) => entries.push(seen),
-                ListingStep::Pause => {}
-                ListingStep::End => break,
-            }
-        }
-        let is_missing = |seen: &Seen| {
-            let missing = |failure: &Failure| failure.code == FailureCode::NotFound;
-            seen.outcome.as_ref().is_err_and(missing)
-        };
-        if entries.len() == 1 && is_missing(&entries[0]) { Vec::new() } else { entries }
-    }
-
     /// Compares the tree of a client with the directory.
     fn compare(&self, client: usize, disk: &MemoryDisk) -> Found {
         let options = CompareOptions {
@@ -352,7 +352,7 @@ impl World {
         };
         let source = self.clients[client].sources(FROM.to_vec()).with_rules(rules());
         let source = source.plan_compared(options.parts()).map(Ok::<_, Failure>);
-        let destination = Self::listed(disk).into_iter().map(Ok);
+        let destination = listed(disk, rules()).into_iter().map(Ok);
         let mut found = Found::default();
         for difference in Comparison::new(options, source, destination) {
             match difference.unwrap() {
