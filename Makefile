@@ -74,8 +74,9 @@ endif
 interrupted: tested ## kill either end of RUNS=4 copies at random times and resume the copies (part of test)
 	SABUL=$(TESTED) tests/resume.sh $(RUNS)
 
-replicated: tested ## kill both ends of replicate while files change at every place, REPLICA_RUNS=2; skipped without ssh-keygen (part of test)
+replicated: tested ## kill both ends of replicate while files change at every place, REPLICA_RUNS=2; cut paths, PARTITION_RUNS=1, as root (part of test)
 	SABUL=$(TESTED) tests/replicas.py $(or $(REPLICA_RUNS),2)
+	SABUL=$(TESTED) tests/partitions.py $(or $(PARTITION_RUNS),1)
 
 synced: tested ## compare sync with rsync on SYNC_SEEDS=4 drawn trees; skipped without rsync (part of test)
 	SABUL=$(TESTED) tests/sync.py $(or $(SYNC_SEEDS),4)

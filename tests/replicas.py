@@ -44,14 +44,22 @@ class Run:
         self.kills = self.changes = self.foreign = 0
         self.replicas = [self.folder / "root0/copy", self.folder / "root1/copy", self.folder / "copy2"]
 
+    def listen(self, site):
+        """Words before the command of a server, and its address."""
+        return [], "127.0.0.1"
+
+    def new_file(self, path):
+        """Called with each file of the source before the file takes its name."""
+
     def serve(self, site):
         """Starts a server with the key and the port of its first start."""
+        before, host = self.listen(site)
         root = self.folder / f"root{site}"
         root.mkdir(exist_ok=True)
         log = self.folder / f"serve{site}.log"
         with open(log, "w") as out:
             self.servers[site] = subprocess.Popen(
-                [SABUL, "serve", "--root", root, "--listen", f"127.0.0.1:{self.ports[site] or 0}", "--allow-rm",
+                [*before, SABUL, "serve", "--root", root, "--listen", f"{host}:{self.ports[site] or 0}", "--allow-rm",
                  "--authorized-keys", self.folder / "authorized", "--state", self.folder / f"state{site}",
                  "--ticket-file", self.folder / f"ticket{site}", "--json-lines"],
                 env=self.env, stdout=out, stderr=subprocess.STDOUT)
@@ -106,6 +114,7 @@ class Run:
             # One step, so that a reader never finds half of the text.
             new = self.folder / "new"
             new.write_text(self.text("source"))
+            self.new_file(new)
             new.rename(path)
 
     def change_replica(self):
@@ -159,6 +168,10 @@ class Run:
                 time.sleep(self.draw.uniform(0, 0.2))
                 self.check_texts()
         wait(self.in_step, "replicas in step at the end")
+        return self.finish()
+
+    def finish(self):
+        """Ends the watch, and checks that all replicas equal the source."""
         self.command.send_signal(signal.SIGTERM)
         assert self.command.wait(PATIENCE_S) == 0, "the watch ended with an error"
         # Changes at a replica that the source has not touched since are found by a comparison.
