@@ -55,8 +55,8 @@ pub(crate) use lab::{
 };
 pub(crate) use model::{ModelArgs, ModelCheckArgs, ModelCommand, ModelGridArgs, ModelIterateArgs};
 pub(crate) use queue::{
-    JobArgs, QueueAddArgs, QueueArgs, QueueAttemptArgs, QueueCommand, QueueListArgs, QueueRunArgs,
-    QueueShowArgs, QueueWatchArgs, limit,
+    JobArgs, QueueAddArgs, QueueArgs, QueueAttemptArgs, QueueCommand, QueueHookArgs, QueueListArgs,
+    QueueRunArgs, QueueShowArgs, QueueWatchArgs, WorkerArgs, limit,
 };
 pub(crate) use receipt::ReceiptArgs;
 pub(crate) use replicate::{ReplicateArgs, ReplicateCommand, ReplicateStatusArgs};

@@ -119,7 +119,7 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Router(args) => router::run(args),
         Command::Cp(args) if args.detach => queue::detach("cp", &args.copy),
         Command::Sync(args) if args.detach => queue::detach("sync", &args.copy),
-        Command::Queue(args) => queue::run(args.command),
+        Command::Queue(args) => queue::run(args),
         Command::Cp(args) => {
             let level = level_of(args.copy.verbose);
             let one = async |args| between::run_or("cp", args, cp::run).await;

@@ -40,6 +40,11 @@ const ENVIRONMENT: &[(&str, &str, &[&str])] = &[
         "Directory of settings instead of ~/.config.",
         &["cp", "ls", "stat", "cat", "rm", "mkdir", "perf", "doctor", "key", "ticket", "serve"],
     ),
+    (
+        "SABUL_QUEUE_STORE",
+        "Queue of a site: the address of a PostgreSQL database, or a file with the address.",
+        &["cp", "sync", "queue"],
+    ),
     ("XDG_STATE_HOME", "Directory of lasting state instead of ~/.local/state.", &["cp", "queue"]),
     ("XDG_CACHE_HOME", "Directory of caches instead of ~/.cache.", CACHING),
     ("XDG_RUNTIME_DIR", "Directory that contains the directory of control sockets.", SOCKETS),
@@ -67,7 +72,7 @@ const FILES: &[(&str, &str, &[&str])] = &[
     ),
     (
         "~/.local/state/sabul/queue",
-        "Queue: the database queue.sqlite, locks, and queue.log with the messages of runners in the background.",
+        "Queue: the database queue.sqlite, locks, and queue.log with the messages of runners in the background; workers/NAME: files of a worker of a site.",
         &["cp", "queue"],
     ),
     (

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use sabul_queue::site::{LEASE_MAX, LEASE_MIN};
 use sabul_queue::{JobId, Timetable, now_ms, parse_time};
 use sabul_units::Rate;
 
@@ -20,6 +21,18 @@ const ACTION_CODES: &str =
 #[derive(Debug, Args)]
 #[command(after_help = exit::SHORT_LIST, after_long_help = exit::below(QUEUE_HELP, exit::SHORT_LIST))]
 pub(crate) struct QueueArgs {
+    /// Queue of a site in PostgreSQL: postgres://USER@HOST/DATABASE, or a FILE with such an address.
+    ///
+    /// Without this option and its variable, the queue is that of this user on this machine. An address with a password
+    /// has to be in a file or in the variable.
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL|FILE",
+        env = "SABUL_QUEUE_STORE",
+        hide_env_values = true
+    )]
+    pub(crate) store: Option<OsString>,
     /// The command.
     #[command(subcommand)]
     pub(crate) command: QueueCommand,
@@ -188,9 +201,29 @@ pub(crate) struct QueueRunArgs {
     /// time applies to the sum of all jobs; outside of all windows there is no limit.
     #[arg(long, value_name = "FILE|WINDOWS", value_parser = parse_timetable)]
     pub(crate) timetable: Option<Timetable>,
+    /// Let running jobs go on for this time after a SIGTERM or SIGINT, such as 10m.
+    ///
+    /// No further job starts. Jobs that have not ended then are interrupted; the next runner continues them.
+    #[arg(long, value_name = "TIME", value_parser = parse_retry_time)]
+    pub(crate) grace: Option<Duration>,
     /// Leave the session of the terminal, as a runner in the background.
     #[arg(long, hide = true)]
     pub(crate) background: bool,
+    #[command(flatten)]
+    pub(crate) worker: WorkerArgs,
+}
+
+/// Settings of a worker of a site.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WorkerArgs {
+    /// Name of this worker in the queue of a site; by default the name of the machine.
+    ///
+    /// Two workers of one user on one machine, or with one home directory, need different names.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) worker: Option<String>,
+    /// A job of a worker that is lost waits for this time, 5s to 1h; for the queue of a site.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_lease)]
+    pub(crate) lease: Duration,
 }
 
 const RUN_CODES: &str = "Exit codes: 0 done, 1 failed, or another runner runs, 2 usage or \
@@ -256,6 +289,8 @@ Examples:
 pub(crate) struct QueueHookArgs {
     /// Number of the job.
     pub(crate) id: JobId,
+    #[command(flatten)]
+    pub(crate) worker: WorkerArgs,
 }
 
 /// Flags of a copy that another command of this program gives.
@@ -296,6 +331,14 @@ pub(crate) fn limit(
     timetable.into_iter().chain(bwlimit).min()
 }
 
+fn parse_lease(text: &str) -> Result<Duration, String> {
+    let lease = parse_retry_time(text)?;
+    if !(LEASE_MIN..=LEASE_MAX).contains(&lease) {
+        return Err(format!("'{text}' is not a time from 5s to 1h"));
+    }
+    Ok(lease)
+}
+
 fn parse_start(text: &str) -> Result<i64, String> {
     parse_time(text, now_ms()).map_err(|error| error.to_string())
 }
@@ -323,7 +366,7 @@ mod tests {
 
     fn words(line: &[&str]) -> Vec<String> {
         let cli = Cli::try_parse_from([&["sabul", "queue", "add"], line].concat()).unwrap();
-        let Command::Queue(QueueArgs { command: QueueCommand::Add(args) }) = cli.command else {
+        let Command::Queue(QueueArgs { command: QueueCommand::Add(args), .. }) = cli.command else {
             panic!("another command");
         };
         args.words.into_iter().map(|word| word.into_string().unwrap()).collect()

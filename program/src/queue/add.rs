@@ -16,25 +16,25 @@ use crate::{exit, json, output};
 const KEPT_VARIABLES: &[&str] = &["SABUL_SSH", "SABUL_TICKET_FILE", "SABUL_LOG", "SSH_AUTH_SOCK"];
 
 /// Runs `sabul queue add` and returns the exit code.
-pub(super) fn run(args: QueueAddArgs) -> Result<u8, CliError> {
+pub(super) fn run(args: QueueAddArgs, store: Option<&OsStr>) -> Result<u8, CliError> {
     check_words(&args.words)?;
-    let mut queue = Queue::open()?;
+    let mut queue = Queue::open(store)?;
     let id = queue.store.add(&new_job(&args.job, args.words)?, now_ms())?;
     if args.json {
-        json::print(&Shown::of(&job(&queue, id)?))?;
+        json::print(&Shown::of(&job(&mut queue, id)?))?;
     } else {
         output::print_line(id)?;
     }
-    detach::remark_without_runner(&queue.folder);
+    detach::remark_without_runner(&queue);
     Ok(exit::DONE)
 }
 
 /// Returns the job with this number.
-pub(super) fn job(queue: &Queue, id: JobId) -> Result<Job, CliError> {
+pub(super) fn job(queue: &mut Queue, id: JobId) -> Result<Job, CliError> {
     queue
         .store
         .job(id)?
-        .ok_or_else(|| CliError::failed(sabul_queue::ActionError::Missing(id).to_string()))
+        .ok_or_else(|| CliError::failed(sabul_queue::Refusal::Missing(id).to_string()))
 }
 
 /// Returns the job of this command in the present directory and environment.

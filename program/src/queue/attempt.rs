@@ -91,6 +91,11 @@ impl Attempt {
         Ok(Self { pid, process, stopped: None, own, limit, limit_tried: Instant::now() })
     }
 
+    /// Returns the process id.
+    pub(super) const fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// Whether the attempt was stopped.
     pub(super) const fn is_stopped(&self) -> bool {
         self.stopped.is_some()

@@ -5,6 +5,7 @@
 //! its runner, and the hook itself records its end; otherwise a new runner would run the hook again.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{self, Stdio};
@@ -13,12 +14,15 @@ use std::time::Duration;
 use clap::Parser as _;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
 use sabul::internal::{Location, Server};
-use sabul_queue::{HookState, JobId, folder};
+use sabul_queue::site::hook_lease;
+use sabul_queue::{HookState, JobId, Jobs, folder};
 
+use super::leases::Renewal;
 use super::open::Queue;
-use crate::args::{Cli, Command, QueueAttemptArgs};
+use crate::args::{Cli, Command, QueueAttemptArgs, QueueHookArgs};
 use crate::error::CliError;
 use crate::options::own_program;
+use crate::stop::Stop;
 use crate::{exit, output};
 
 /// Ours: time for the process of an earlier attempt to end. The kernel has killed the process; the end takes longer
@@ -77,9 +81,18 @@ fn check_ticket(args: &QueueAttemptArgs) -> Result<(), CliError> {
 }
 
 /// Runs the hook of a job, unless the hook has run.
-pub(super) fn run_hook(id: JobId) -> Result<u8, CliError> {
+pub(super) fn run_hook(args: &QueueHookArgs, store: Option<&OsStr>) -> Result<u8, CliError> {
+    let id = args.id;
     let _ = setsid();
-    let mut queue = Queue::open()?;
+    // The hook of a site waits for the database; the first signal ends only this waiting.
+    let stop = store.map(|_| Stop::listen()).transpose()?;
+    let mut queue = Queue::open_for(store, stop.as_ref())?;
+    queue.enter(&args.worker)?;
+    queue.become_worker(&args.worker, hook_lease(args.worker.lease))?;
+    let renewal = match &queue.store {
+        Jobs::Site(site) => Some(Renewal::start(site)?),
+        Jobs::User(_) => None,
+    };
     let failed = |error| CliError::failed(format!("cannot lock the hook of job {id}: {error}"));
     let lock = folder::job_lock(&queue.folder, id).map_err(failed)?;
     if !folder::keep_job_lock(&lock, HOOK_LOCK_TIMEOUT).map_err(failed)? {
@@ -105,12 +118,30 @@ pub(super) fn run_hook(id: JobId) -> Result<u8, CliError> {
     } else {
         "/".as_ref()
     });
-    match command.status() {
+    match run_in_group(command, id, renewal.as_ref()) {
         Ok(status) if status.success() => {}
         Ok(status) => output::error(format_args!("job {id}: the hook ended with {status}")),
         Err(error) => output::error(format_args!("job {id}: cannot run the hook: {error}")),
     }
-    queue.store.end_hook(id)?;
+    if !queue.store.end_hook(id)? {
+        output::error(format_args!(
+            "job {id}: the lease of the hook was lost, so another worker runs the hook again"
+        ));
+    }
     folder::remove_job_lock(&queue.folder, id);
     Ok(exit::DONE)
+}
+
+/// Runs a hook. With a lease, the hook leads a group of processes that ends with the lease.
+fn run_in_group(
+    mut command: process::Command,
+    id: JobId,
+    renewal: Option<&Renewal>,
+) -> io::Result<process::ExitStatus> {
+    let Some(renewal) = renewal else { return command.status() };
+    let mut hook = command.process_group(0).spawn()?;
+    renewal.add_group(id, Pid::from_child(&hook));
+    let status = hook.wait();
+    renewal.remove(id);
+    status
 }

@@ -10,7 +10,7 @@ use sabul_queue::folder::{self, RunnerLock};
 use sabul_queue::{RETRY_FOR, Shown, now_ms};
 
 use super::add;
-use super::open::Queue;
+use super::open::{Queue, store_of_environment};
 use crate::args::{self, CopyArgs, JobArgs};
 use crate::error::CliError;
 use crate::options::own_program;
@@ -30,14 +30,17 @@ pub(crate) fn run(name: &str, copy: &CopyArgs) -> Result<u8, CliError> {
     words.extend(copy.places.iter().cloned());
     let settings =
         JobArgs { priority: 0, name: None, hook: None, retry_for: RETRY_FOR, not_before: None };
-    let mut queue = Queue::open()?;
+    let mut queue = Queue::open(store_of_environment().as_deref())?;
     let id = queue.store.add(&add::new_job(&settings, words)?, now_ms())?;
     if copy.json || copy.json_lines {
-        json::print(&Shown::of(&add::job(&queue, id)?))?;
+        json::print(&Shown::of(&add::job(&mut queue, id)?))?;
     } else {
         output::print_line(format_args!("job {id}: 'sabul queue show {id}' shows its progress"))?;
     }
-    if let Err(error) = start_runner(&queue.folder) {
+    // The workers of a site run on their own.
+    if !queue.is_site()
+        && let Err(error) = start_runner(&queue.folder)
+    {
         output::error(format_args!(
             "job {id} is in the queue, but no runner started: {error}; run 'sabul queue run'"
         ));
@@ -79,9 +82,11 @@ fn start_runner(queue: &Path) -> io::Result<()> {
     }
 }
 
-/// Prints a note if no runner runs.
-pub(super) fn remark_without_runner(queue: &Path) {
-    if let Ok(None) = RunnerLock::holder(queue) {
+/// Prints a note if no runner of this user runs. The workers of a site run on other machines.
+pub(super) fn remark_without_runner(queue: &Queue) {
+    if !queue.is_site()
+        && let Ok(None) = RunnerLock::holder(&queue.folder)
+    {
         output::note("no runner runs; start one: sabul queue run");
     }
 }

@@ -1,5 +1,6 @@
 //! `sabul queue list` and `show`.
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use sabul::internal::ssh::{self, UploadObserver};
@@ -24,11 +25,11 @@ const MESSAGE_SHOWN: usize = 100;
 const REMOTE_MAX: u64 = 64 << 20;
 
 /// Runs `sabul queue list` and returns the exit code.
-pub(super) fn run(args: &QueueListArgs) -> Result<u8, CliError> {
+pub(super) fn run(args: &QueueListArgs, store: Option<&OsStr>) -> Result<u8, CliError> {
     let list = match &args.host {
         Some(host) => crate::block_on_value(remote(args, host))?,
         None => {
-            let queue = Queue::open()?;
+            let mut queue = Queue::open(store)?;
             let runner = runner(&queue)?;
             let ended_max = if args.all { usize::MAX } else { ENDED_SHOWN };
             let jobs = queue.store.jobs(ended_max)?;
@@ -49,7 +50,12 @@ pub(super) fn run(args: &QueueListArgs) -> Result<u8, CliError> {
     }
     let needs_runner =
         |job: &JobJson| [State::Waiting, State::Running].map(State::word).contains(&&*job.state);
-    match (list.runner_pid, list.jobs.iter().any(needs_runner)) {
+    let needs_runner = list.jobs.iter().any(needs_runner);
+    if store.is_some() && args.host.is_none() && needs_runner {
+        // The workers of a site run on other machines.
+        return Ok(exit::DONE);
+    }
+    match (list.runner_pid, needs_runner) {
         (Some(pid), _) => output::note(format_args!("runner: process {pid}")),
         (None, true) => output::note("no runner runs; start one: sabul queue run"),
         (None, false) if list.jobs.is_empty() => output::note("the queue is empty"),
@@ -59,9 +65,9 @@ pub(super) fn run(args: &QueueListArgs) -> Result<u8, CliError> {
 }
 
 /// Runs `sabul queue show` and returns the exit code.
-pub(super) fn show(args: &QueueShowArgs) -> Result<u8, CliError> {
-    let queue = Queue::open()?;
-    let job = Shown::of(&add::job(&queue, args.id)?);
+pub(super) fn show(args: &QueueShowArgs, store: Option<&OsStr>) -> Result<u8, CliError> {
+    let mut queue = Queue::open(store)?;
+    let job = Shown::of(&add::job(&mut queue, args.id)?);
     if args.json {
         json::print(&job)?;
         return Ok(exit::DONE);
@@ -85,6 +91,7 @@ pub(super) fn show(args: &QueueShowArgs) -> Result<u8, CliError> {
         ("next attempt", time(job.next_s)),
         ("exit code", job.exit.map(|code| code.to_string())),
         ("message", job.message.clone()),
+        ("worker", job.worker.clone()),
     ];
     for (name, value) in rows {
         if let Some(value) = value {
@@ -95,8 +102,11 @@ pub(super) fn show(args: &QueueShowArgs) -> Result<u8, CliError> {
     Ok(exit::DONE)
 }
 
-/// Returns the process id of the runner; `None` if no runner runs.
+/// Returns the process id of the runner of this user; `None` if no runner runs.
 fn runner(queue: &Queue) -> Result<Option<u32>, CliError> {
+    if queue.is_site() {
+        return Ok(None);
+    }
     RunnerLock::holder(&queue.folder)
         .map_err(|error| CliError::failed(format!("cannot read the queue: {error}")))
 }
@@ -141,9 +151,14 @@ fn line(job: &JobJson, runner: Option<u32>) -> String {
     format!("{:>6}  {state:<15}  {text}; {waits}{}", job.id, Printable(detail.as_bytes()))
 }
 
-/// Whether the runner of the job has ended, and its attempt with it. The next runner continues the job.
+/// Whether the runner of the job has ended, and its attempt with it. The next runner continues the job. A worker of a
+/// site has ended when its lease has.
 fn is_interrupted(job: &JobJson, runner: Option<u32>) -> bool {
-    runner.is_none() && job.state == State::Running.word()
+    let has_runner = match job.worker {
+        Some(_) => job.lease_left_s.is_some_and(|left| left >= 0.0),
+        None => runner.is_some(),
+    };
+    !has_runner && job.state == State::Running.word()
 }
 
 fn state(job: &JobJson, runner: Option<u32>) -> String {
@@ -172,6 +187,10 @@ fn detail(job: &JobJson) -> String {
         }
         (Some(State::Waiting), _) => format!("priority {}", job.priority),
         (Some(State::Blocked | State::Failed), _) => message,
+        (Some(State::Running), _) => match &job.worker {
+            Some(worker) => format!("{} on {worker}", progress(job)),
+            None => progress(job),
+        },
         _ => progress(job),
     }
 }

@@ -37,14 +37,14 @@ const WATCHED_AFTER: Duration = Duration::from_secs(1);
 const DEPTH_MAX: usize = 100;
 
 /// Runs `sabul queue watch` and returns the exit code.
-pub(super) fn run(args: &QueueWatchArgs) -> Result<u8, CliError> {
+pub(super) fn run(args: &QueueWatchArgs, store: Option<&OsStr>) -> Result<u8, CliError> {
     let root =
         fs::canonicalize(&args.directory).map_err(|error| refused(&args.directory, error))?;
     add::check_words(&command(&root, &root.join("a"), &args.destination))?;
     let stop = Stop::listen()?;
-    let mut queue = Queue::open()?;
+    let mut queue = Queue::open_for(store, Some(&stop))?;
     let mut watch = Watch::start(&root)?;
-    detach::remark_without_runner(&queue.folder);
+    detach::remark_without_runner(&queue);
     output::note(format_args!("watching '{}'", root.display()));
     while !stop.is_requested() {
         let seen = watch.next()?;

@@ -214,6 +214,62 @@ fn a_runner_that_is_interrupted_ends_its_attempts_in_order() {
 }
 
 #[test]
+fn a_runner_with_a_grace_time_ends_its_running_job_and_starts_no_other() {
+    let queue = Queue::new();
+    fs::write(queue.bench.path("a"), content(4, 5_000_000)).unwrap();
+    let url = queue.bench.url("");
+    let hook = format!("touch '{}'", queue.bench.path("hook").display());
+    queue.add(&["--hook", &hook, "--", "cp", "--bwlimit", "20M", "a", &url]);
+    queue.add(&["--", "cp", "a", &format!("{url}b")]);
+    let runner = Running::start(&mut queue.sabul(&["queue", "run", "--grace", "60s"]));
+    wait_for("some data", || queue.show("1")["bytes"].as_u64() > Some(100_000));
+    runner.signal(Signal::TERM);
+    let output = runner.finish();
+    expect_code(&output, 130);
+    assert!(stderr(&output).contains("no further job starts"), "{}", stderr(&output));
+    let job = queue.show("1");
+    assert_eq!((&job["state"], &job["attempts"]), (&"done".into(), &1.into()));
+    assert!(queue.bench.path("hook").exists());
+    assert_eq!(queue.show("2")["attempts"], 0);
+    // A job that does not end within the time is interrupted.
+    let runner = Running::start(&mut queue.sabul(&["queue", "run", "--grace", "1s"]));
+    queue.add(&["--priority", "5", "--", "cp", "--again", "--bwlimit", "1M", "a", &url]);
+    wait_for("the slow copy", || queue.state("3") == "running");
+    runner.signal(Signal::TERM);
+    expect_code(&runner.finish(), 130);
+    assert_eq!(queue.state("3"), "waiting");
+}
+
+#[test]
+fn the_address_of_a_store_keeps_its_password_and_names_its_errors() {
+    let queue = Queue::new();
+    let store = |store: &str, words: &[&str]| {
+        let output =
+            run(queue.sabul(&[&["queue"], words].concat()).env("SABUL_QUEUE_STORE", store));
+        let text = stderr(&output);
+        assert!(!text.contains("secret"), "{text}");
+        (output.status.code().unwrap(), text)
+    };
+    let url = "postgres://me:secret@localhost:1/queue";
+    let (code, text) = store("", &["--store", url, "list"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("all users of this machine can read"), "{text}");
+    let (code, text) = store("postgres://me:secret@db.example.org/queue", &["list"]);
+    assert!(code == 2 && text.contains("would not be encrypted"), "{text}");
+    let path = queue.bench.path("store");
+    fs::write(&path, url).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let (code, text) = store(path.to_str().unwrap(), &["list"]);
+    assert!(code == 2 && text.contains("set its mode to 0600"), "{text}");
+    // A command of a user waits for some seconds for the database.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let (code, text) = store(path.to_str().unwrap(), &["list"]);
+    assert_eq!(code, 3, "{text}");
+    assert!(text.contains("'queue' at localhost, does not answer"), "{text}");
+    assert!(store("", &["run", "--lease", "2s"]).1.contains("5s to 1h"));
+}
+
+#[test]
 fn exit_codes_decide_between_retry_failure_and_waiting_for_the_user() {
     let queue = Queue::new();
     fs::write(queue.bench.path("a"), "x").unwrap();

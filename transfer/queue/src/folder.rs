@@ -143,6 +143,30 @@ pub fn job_lock(folder: &Path, id: JobId) -> io::Result<PathBuf> {
     Ok(locks.join(id.to_string()))
 }
 
+/// Whether no process has the lock of a job; waits for the end of such a process until the timeout.
+///
+/// # Errors
+///
+/// If the file of the lock cannot be used.
+pub(crate) fn is_job_free(folder: &Path, id: JobId, timeout: Duration) -> io::Result<bool> {
+    let path = folder.join("locks").join(id.to_string());
+    if let Err(error) = fs::symlink_metadata(&path) {
+        return if error.kind() == io::ErrorKind::NotFound { Ok(true) } else { Err(error) };
+    }
+    let file = open_own(&path)?;
+    let deadline = Instant::now() + timeout;
+    loop {
+        match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::ACCESS | Errno::AGAIN) if Instant::now() < deadline => {
+                std::thread::sleep(LOCK_INTERVAL);
+            }
+            Err(Errno::ACCESS | Errno::AGAIN) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// Removes the lock of a job that has ended and whose hook has ended.
 pub fn remove_job_lock(folder: &Path, id: JobId) {
     // A file that stays is used again or removed later.

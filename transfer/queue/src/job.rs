@@ -55,6 +55,15 @@ impl State {
         Self::ALL.into_iter().find(|state| state.word() == word)
     }
 
+    /// Returns the state of a running job whose attempt ended without a record.
+    pub(crate) const fn after_interrupt(request: Option<Request>) -> Self {
+        match request {
+            None => Self::Waiting,
+            Some(Request::Pause) => Self::Paused,
+            Some(Request::Cancel) => Self::Cancelled,
+        }
+    }
+
     /// Whether the job has ended for good.
     pub const fn is_end(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
@@ -77,6 +86,21 @@ pub enum Request {
     Pause,
     /// End the attempt and the job.
     Cancel,
+}
+
+impl Request {
+    /// Returns the word in the database.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Cancel => "cancel",
+        }
+    }
+
+    /// Returns the request with this word.
+    pub(crate) fn of_word(word: &str) -> Option<Self> {
+        [Self::Pause, Self::Cancel].into_iter().find(|request| request.word() == word)
+    }
 }
 
 /// Command of a job, as its user gave it.
@@ -185,6 +209,10 @@ pub struct Job {
     pub message: Option<String>,
     /// Whether the hook has run.
     pub hook: HookState,
+    /// Name of the worker of a site that has the job, or had the job last.
+    pub worker: Option<String>,
+    /// Time until the lease of the worker ends, in milliseconds; `None` without a lease.
+    pub lease_left_ms: Option<i64>,
 }
 
 /// Meaning of the end of an attempt.

@@ -13,7 +13,7 @@ const SCHEMA: u32 = 1;
 pub struct QueueJson {
     /// Version of this document.
     pub schema: u32,
-    /// Process id of the runner; null if no runner runs.
+    /// Process id of the runner; null if no runner runs, and for the queue of a site.
     pub runner_pid: Option<u32>,
     /// Jobs in the order of their numbers.
     pub jobs: Vec<JobJson>,
@@ -69,6 +69,12 @@ pub struct JobJson {
     pub exit: Option<i32>,
     /// Message of the last attempt; null without a message.
     pub message: Option<String>,
+    /// Worker that has the job or had the job last; null in the queue of a user, and before the first attempt.
+    #[serde(default)]
+    pub worker: Option<String>,
+    /// Time until the lease of the worker ends, in seconds; negative for a worker that was lost; null without a lease.
+    #[serde(default)]
+    pub lease_left_s: Option<f64>,
 }
 
 impl JobJson {
@@ -98,6 +104,8 @@ impl JobJson {
             goodput_bps: job.progress.goodput_bps,
             exit: job.code,
             message: job.message.clone(),
+            worker: job.worker.clone(),
+            lease_left_s: job.lease_left_ms.map(seconds),
         }
     }
 }

@@ -76,6 +76,8 @@ mod tests {
             code: None,
             message: None,
             hook: HookState::None,
+            worker: None,
+            lease_left_ms: None,
         }
     }
 

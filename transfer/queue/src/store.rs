@@ -17,6 +17,8 @@ use rusqlite::{
 };
 use rustix::process::geteuid;
 
+use crate::action::{Action, Refusal};
+use crate::columns::{joined, shortened, signed, split};
 use crate::folder::{database, open_own};
 use crate::job::{Command, Ending, HookState, Job, JobId, NewJob, Progress, Request, State, Times};
 use crate::rules::{self, PAUSE_MAX, millis};
@@ -27,8 +29,6 @@ const VERSION: i32 = 1;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Ours: pause before another attempt where SQLite does not wait itself.
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
-/// Ours: maximum length of a stored message in bytes.
-const MESSAGE_MAX: usize = 2000;
 
 const TABLES: &str = "
 CREATE TABLE job (
@@ -102,64 +102,6 @@ impl std::error::Error for StoreError {
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Database(error)
-    }
-}
-
-/// Action of a user on a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Stop the job until it is resumed.
-    Pause,
-    /// Let a paused job run again.
-    Resume,
-    /// End the job.
-    Cancel,
-    /// Run a job again that failed, was cancelled, or waits for its user or its next attempt.
-    Retry,
-}
-
-impl Action {
-    /// Returns the past participle, for messages.
-    pub const fn participle(self) -> &'static str {
-        match self {
-            Self::Pause => "paused",
-            Self::Resume => "resumed",
-            Self::Cancel => "cancelled",
-            Self::Retry => "retried",
-        }
-    }
-}
-
-/// Error of an action on a job.
-#[derive(Debug)]
-pub enum ActionError {
-    /// No job has this number.
-    Missing(JobId),
-    /// The action is impossible in this state.
-    State(JobId, State, Action),
-    /// The store failed.
-    Store(StoreError),
-}
-
-impl fmt::Display for ActionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(id) => {
-                write!(f, "no job has the number {id}; 'sabul queue list --all' lists all jobs")
-            }
-            Self::State(id, state, action) => {
-                write!(f, "job {id} cannot be {}: its state is '{state}'", action.participle())
-            }
-            Self::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ActionError {}
-
-impl<E: Into<StoreError>> From<E> for ActionError {
-    fn from(error: E) -> Self {
-        Self::Store(error.into())
     }
 }
 
@@ -384,30 +326,31 @@ impl Store {
         })
     }
 
-    /// Carries out an action of a user, and returns the state of the job. An action on a running job is a request to the
-    /// runner, and the state stays `running` for now.
+    /// Carries out an action of a user, and returns the state of the job, or the reason why the action is impossible. An
+    /// action on a running job is a request to the runner, and the state stays `running` for now.
     ///
     /// # Errors
     ///
-    /// If no such job exists, the action is impossible in its state, or the database fails.
-    pub fn act(&mut self, id: JobId, action: Action, now_ms: i64) -> Result<State, ActionError> {
+    /// If the database fails.
+    pub fn act(
+        &mut self,
+        id: JobId,
+        action: Action,
+        now_ms: i64,
+    ) -> Result<Result<State, Refusal>, StoreError> {
         self.change(|jobs| {
-            let job = job_in(jobs, id)?.ok_or(ActionError::Missing(id))?;
-            let state = match (action, job.state) {
-                (Action::Pause, State::Waiting | State::Blocked | State::Paused) => State::Paused,
-                (Action::Pause, State::Running) => return request(jobs, &job, Request::Pause),
-                (Action::Resume, State::Paused) => State::Waiting,
-                (Action::Resume, State::Running) if job.request == Some(Request::Pause) => {
-                    State::Running
-                }
-                (Action::Cancel, State::Running) => return request(jobs, &job, Request::Cancel),
-                (Action::Cancel, state) if !state.is_end() => State::Cancelled,
-                (
-                    Action::Retry,
-                    State::Failed | State::Cancelled | State::Blocked | State::Waiting,
-                ) => State::Waiting,
-                _ => return Err(ActionError::State(id, job.state, action)),
+            let Some(job) = job_in(jobs, id)? else { return Ok(Err(Refusal::Missing(id))) };
+            let (state, request) = match action.change(&job) {
+                Ok(change) => change,
+                Err(refusal) => return Ok(Err(refusal)),
             };
+            if let Some(request) = request {
+                jobs.execute(
+                    "UPDATE job SET request = ?2 WHERE id = ?1",
+                    params![id, request.word()],
+                )?;
+                return Ok(Ok(state));
+            }
             if action == Action::Retry {
                 jobs.execute(
                     "UPDATE job SET failures = 0, failing_since_ms = NULL, due_ms = ?2, not_before_ms = 0, hook = 0 \
@@ -416,7 +359,7 @@ impl Store {
                 )?;
             }
             set_state(jobs, &job, state, now_ms)?;
-            Ok(state)
+            Ok(Ok(state))
         })
     }
 
@@ -449,9 +392,8 @@ impl Store {
         let mut select = self.connection.prepare_cached(
             "SELECT id, request FROM job WHERE state = 'running' AND request IS NOT NULL",
         )?;
-        let found = select.query_map([], |row| {
-            Ok((row.get(0)?, request_of(row.get::<_, String>(1)?.as_str())))
-        })?;
+        let found = select
+            .query_map([], |row| Ok((row.get(0)?, Request::of_word(&row.get::<_, String>(1)?))))?;
         let found: Vec<(JobId, Option<Request>)> = found.collect::<Result<_, _>>()?;
         Ok(found.into_iter().filter_map(|(id, request)| Some((id, request?))).collect())
     }
@@ -470,11 +412,7 @@ impl Store {
                 .collect::<Result<_, _>>()?;
             let mut states = Vec::new();
             for job in running {
-                let state = match job.request {
-                    None => State::Waiting,
-                    Some(Request::Pause) => State::Paused,
-                    Some(Request::Cancel) => State::Cancelled,
-                };
+                let state = State::after_interrupt(job.request);
                 set_state(jobs, &job, state, now_ms)?;
                 states.push((job.id, state));
             }
@@ -546,27 +484,6 @@ fn set_state(jobs: &Transaction<'_>, job: &Job, state: State, now_ms: i64) -> ru
     Ok(())
 }
 
-/// Records a request to a running job. A cancelled job cannot be paused.
-fn request(jobs: &Transaction<'_>, job: &Job, request: Request) -> Result<State, ActionError> {
-    if (job.request, request) == (Some(Request::Cancel), Request::Pause) {
-        return Err(ActionError::State(job.id, State::Cancelled, Action::Pause));
-    }
-    let word = match request {
-        Request::Pause => "pause",
-        Request::Cancel => "cancel",
-    };
-    jobs.execute("UPDATE job SET request = ?2 WHERE id = ?1", params![job.id, word])?;
-    Ok(State::Running)
-}
-
-fn request_of(word: &str) -> Option<Request> {
-    match word {
-        "pause" => Some(Request::Pause),
-        "cancel" => Some(Request::Cancel),
-        _ => None,
-    }
-}
-
 fn job_in(jobs: &Connection, id: JobId) -> rusqlite::Result<Option<Job>> {
     jobs.prepare_cached("SELECT * FROM job WHERE id = ?1")?.query_row([id], read).optional()
 }
@@ -585,7 +502,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Job> {
     Ok(Job {
         id: row.get("id")?,
         state: State::of_word(&state).ok_or_else(|| unknown(&state))?,
-        request: request.as_deref().and_then(request_of),
+        request: request.as_deref().and_then(Request::of_word),
         priority: row.get("priority")?,
         name: row.get("name")?,
         command: Command {
@@ -613,28 +530,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Job> {
         code: row.get("code")?,
         message: row.get("message")?,
         hook: HookState::ALL.get(hook).copied().unwrap_or_default(),
+        worker: None,
+        lease_left_ms: None,
     })
-}
-
-/// Joins words, each followed by a NUL byte.
-fn joined(words: &[Vec<u8>]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.iter().copied().chain([0])).collect()
-}
-
-fn split(text: &[u8]) -> Vec<Vec<u8>> {
-    let words = text.strip_suffix(b"\0").map(|text| text.split(|&byte| byte == 0));
-    words.into_iter().flatten().map(<[u8]>::to_vec).collect()
-}
-
-/// SQLite has signed integers.
-fn signed(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-/// Returns the start of a long message.
-fn shortened(message: &str) -> &str {
-    let ends = message.char_indices().map(|(at, _)| at).take_while(|at| *at <= MESSAGE_MAX);
-    if message.len() <= MESSAGE_MAX { message } else { &message[..ends.last().unwrap_or(0)] }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use sabul_units::{Random as _, SeededRandom};
 use tempfile::tempdir;
 
 use super::*;
+use crate::columns::MESSAGE_MAX;
 use crate::job::Outcome;
 
 fn new_job(priority: i32, hook: bool) -> NewJob {
@@ -183,12 +184,12 @@ fn operate(
         8 | 9 => {
             let action =
                 [Action::Pause, Action::Resume, Action::Cancel, Action::Retry][draw(random, 4)];
-            let result = store.act(pick, action, now);
+            let result = store.act(pick, action, now).unwrap();
             match model.get_mut(&pick) {
                 Some(job) => {
                     assert_eq!(result.is_ok(), job.act(action, now), "{action:?}: {result:?}")
                 }
-                None => assert!(matches!(result, Err(ActionError::Missing(_)))),
+                None => assert!(matches!(result, Err(Refusal::Missing(_)))),
             }
         }
         10 => {
@@ -372,7 +373,7 @@ fn old_jobs_are_removed_after_their_end_and_their_hook() {
         store.add(&new_job(0, has_hook), 0).unwrap();
     }
     for id in 1..=2 {
-        store.act(id, Action::Cancel, 5).unwrap();
+        store.act(id, Action::Cancel, 5).unwrap().unwrap();
     }
     assert_eq!(store.remove_ended(5).unwrap(), 0);
     assert_eq!(store.remove_ended(6).unwrap(), 1);
@@ -417,12 +418,12 @@ fn an_action_that_the_state_does_not_permit_names_the_state() {
     let folder = tempdir().unwrap();
     let mut store = Store::open(folder.path()).unwrap();
     let id = store.add(&new_job(0, false), 0).unwrap();
-    let text = store.act(id, Action::Resume, 0).unwrap_err().to_string();
+    let text = store.act(id, Action::Resume, 0).unwrap().unwrap_err().to_string();
     assert_eq!(text, "job 1 cannot be resumed: its state is 'waiting'");
-    let text = store.act(9, Action::Pause, 0).unwrap_err().to_string();
+    let text = store.act(9, Action::Pause, 0).unwrap().unwrap_err().to_string();
     assert!(text.starts_with("no job has the number 9;"), "{text}");
     store.take(0).unwrap();
-    assert_eq!(store.act(id, Action::Cancel, 0).unwrap(), State::Running);
+    assert_eq!(store.act(id, Action::Cancel, 0).unwrap().unwrap(), State::Running);
     assert_eq!(store.requests().unwrap(), [(id, Request::Cancel)]);
 }
 

@@ -1,0 +1,243 @@
+//! Address of the database of a site: a URL, or a file with the URL.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::io::{self, Read as _};
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+
+/// Ours: maximum size of a file with an address in bytes.
+const FILE_MAX: u64 = 64 << 10;
+/// Ours: time limit of the connection to one address of a host with several addresses.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Ours: a connection without an answer to probes for this time and the next two is lost.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// Address of the database, without its password in messages.
+#[derive(Clone)]
+pub struct Address {
+    pub(super) config: Config,
+    place: String,
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Address").field(&self.place).finish()
+    }
+}
+
+/// The address cannot be used. No message contains the address, which can have a password.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AddressError {
+    /// The file cannot be read.
+    File(PathBuf, io::Error),
+    /// Other users may read the file, which has a password.
+    Mode(PathBuf, u32),
+    /// The text is no address.
+    Text(String),
+    /// The address has no host.
+    NoHost,
+    /// The database is on another machine, and the connection would not be encrypted.
+    Plain(String),
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, error) => write!(
+                f,
+                "cannot read '{}': {error}; --store is postgres://USER@HOST/DATABASE, or a file with such an address",
+                path.display()
+            ),
+            Self::Mode(path, mode) => write!(
+                f,
+                "'{}' has a password and mode {mode:04o}, so all users may read the password; set its mode to 0600",
+                path.display()
+            ),
+            Self::Text(why) => write!(
+                f,
+                "the address of the queue is invalid ({why}); write postgres://USER@HOST/DATABASE"
+            ),
+            Self::NoHost => f.write_str(
+                "the address of the queue has no host; write postgres://USER@HOST/DATABASE, or \
+                 postgres:///DATABASE?host=DIRECTORY for a socket in a directory",
+            ),
+            Self::Plain(host) => write!(
+                f,
+                "the connection to '{host}' would not be encrypted: this program has no TLS for databases; use a tunnel \
+                 to a socket or to localhost, or add ?sslmode=disable to the address on a network that you trust"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for AddressError {}
+
+impl Address {
+    /// Reads an address: a URL, or the name of a file with the URL.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, other users may read its password, or the address is invalid.
+    pub fn read(text: &OsStr) -> Result<Self, AddressError> {
+        if let Some(url) = text.to_str().filter(|text| is_url(text)) {
+            return Self::parse(url);
+        }
+        let path = Path::new(text);
+        let (content, mode) =
+            content_of(path).map_err(|error| AddressError::File(path.to_owned(), error))?;
+        let address = Self::parse(content.trim())?;
+        if address.has_password() && mode & 0o007 != 0 {
+            return Err(AddressError::Mode(path.to_owned(), mode & 0o7777));
+        }
+        Ok(address)
+    }
+
+    fn parse(url: &str) -> Result<Self, AddressError> {
+        if !is_url(url) {
+            return Err(AddressError::Text("it does not begin with postgres://".to_owned()));
+        }
+        let mut config: Config =
+            url.parse().map_err(|error: tokio_postgres::Error| AddressError::Text(why(&error)))?;
+        let hosts: Vec<String> = config.get_hosts().iter().map(shown).collect();
+        if hosts.is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(AddressError::NoHost);
+        }
+        if config.get_ssl_mode() != SslMode::Disable
+            && let Some(host) = far_host(&config)
+        {
+            return Err(AddressError::Plain(host));
+        }
+        config.ssl_mode(SslMode::Disable);
+        config.application_name("sabul queue").keepalives_idle(KEEPALIVE);
+        config.keepalives_interval(KEEPALIVE).keepalives_retries(2).tcp_user_timeout(3 * KEEPALIVE);
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_TIMEOUT);
+        }
+        let name = config.get_dbname().or_else(|| config.get_user()).unwrap_or_default();
+        let place = format!("'{name}' at {}", hosts.join(", "));
+        Ok(Self { config, place })
+    }
+
+    /// Returns database and hosts for messages.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Whether the address contains a password.
+    pub fn has_password(&self) -> bool {
+        self.config.get_password().is_some()
+    }
+}
+
+fn is_url(text: &str) -> bool {
+    text.starts_with("postgres://") || text.starts_with("postgresql://")
+}
+
+/// Returns the content and the mode of a file.
+fn content_of(path: &Path) -> io::Result<(String, u32)> {
+    let file = fs::File::open(path)?;
+    let facts = file.metadata()?;
+    if !facts.is_file() || facts.len() > FILE_MAX {
+        return Err(io::Error::other("not a regular file of at most 64 KiB"));
+    }
+    let mut text = String::new();
+    file.take(FILE_MAX).read_to_string(&mut text)?;
+    Ok((text, facts.mode()))
+}
+
+fn why(error: &tokio_postgres::Error) -> String {
+    let cause = std::error::Error::source(error).map(ToString::to_string);
+    cause.unwrap_or_else(|| error.to_string())
+}
+
+fn shown(host: &Host) -> String {
+    match host {
+        Host::Tcp(name) => name.clone(),
+        Host::Unix(path) => path.display().to_string(),
+    }
+}
+
+/// Returns a host that is not this machine, if there is one.
+fn far_host(config: &Config) -> Option<String> {
+    let far_address = config.get_hostaddrs().iter().find(|address| !address.is_loopback());
+    if let Some(address) = far_address {
+        return Some(address.to_string());
+    }
+    if !config.get_hostaddrs().is_empty() {
+        return None;
+    }
+    let is_far = |name: &str| {
+        let is_loopback = name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        name != "localhost" && !is_loopback
+    };
+    config.get_hosts().iter().find_map(|host| match host {
+        Host::Tcp(name) if is_far(name) => Some(name.clone()),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn error(url: &str) -> String {
+        Address::parse(url).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn connections_without_encryption_leave_this_machine_only_on_request() {
+        for near in ["localhost", "127.0.0.1", "[::1]", "%2Frun%2Fpostgresql"] {
+            Address::parse(&format!("postgres://me@{near}/queue")).unwrap();
+        }
+        Address::parse("postgres:///queue?host=/run/postgresql&user=me").unwrap();
+        let far = error("postgres://me:secret@db.example.org/queue");
+        assert!(far.contains("'db.example.org' would not be encrypted"), "{far}");
+        assert!(error("postgres://me@localhost,db2/queue").contains("'db2'"));
+        assert!(error("postgres://me@db/queue?hostaddr=10.0.0.1").contains("'10.0.0.1'"));
+        Address::parse("postgres://me@db.example.org/queue?sslmode=disable").unwrap();
+    }
+
+    #[test]
+    fn no_message_contains_the_password() {
+        let address = Address::parse("postgres://me:secret@localhost/queue").unwrap();
+        assert!(address.has_password());
+        assert_eq!(address.place(), "'queue' at localhost");
+        assert!(!format!("{address:?}").contains("secret"));
+        for url in [
+            "postgres://me:secret@db/queue",
+            "postgres://me:secret@localhost/queue?frobnicate=1",
+            "postgres://me:secret@localhost:port/queue",
+            "mysql://me:secret@localhost/queue",
+        ] {
+            assert!(!error(url).contains("secret"), "{}", error(url));
+        }
+        assert!(error("postgres:///queue").contains("no host"));
+    }
+
+    #[test]
+    fn a_file_with_a_password_is_not_for_all_users() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let read = |text: &str, mode: u32| {
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            Address::read(path.as_os_str()).map_err(|error| error.to_string())
+        };
+        read("postgres://me:secret@localhost/queue\n", 0o600).unwrap();
+        read("postgres://me@localhost/queue", 0o644).unwrap();
+        let refused = read("postgres://me:secret@localhost/queue", 0o644).unwrap_err();
+        assert!(refused.contains("mode 0644") && refused.contains("set its mode to 0600"));
+        let missing = Address::read("/nowhere/store".as_ref()).unwrap_err().to_string();
+        assert!(missing.contains("'/nowhere/store'"), "{missing}");
+    }
+}

@@ -1,0 +1,121 @@
+//! A PostgreSQL cluster of its own on a unix socket, in a temporary directory.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use tempfile::TempDir;
+
+/// Time for the start and the end of a server on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Running server, which ends with this value.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    folder: TempDir,
+    programs: PathBuf,
+    account: Option<(u32, u32)>,
+    server: Option<Child>,
+}
+
+impl Cluster {
+    /// Starts a server with a database `queue`. Returns `None` without PostgreSQL on this machine.
+    pub(super) fn start() -> Option<Self> {
+        let Some((programs, account)) = found() else {
+            eprintln!("skipped: no PostgreSQL server is installed (apt-get install postgresql)");
+            return None;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        if let Some((user, group)) = account {
+            std::os::unix::fs::chown(folder.path(), Some(user), Some(group)).unwrap();
+        }
+        let mut cluster = Self { folder, programs, account, server: None };
+        let made = cluster
+            .command("initdb")
+            .args(["-D", cluster.data().to_str().unwrap()])
+            .args(["-A", "trust", "-E", "UTF8", "-U", "queue", "--no-sync", "--locale=C"])
+            .stdout(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(made.success(), "initdb ended with {made}");
+        cluster.start_again();
+        let created = cluster
+            .command("createdb")
+            .args(["-h", cluster.folder.path().to_str().unwrap(), "-U", "queue", "queue"])
+            .status()
+            .unwrap();
+        assert!(created.success(), "createdb ended with {created}");
+        Some(cluster)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Address of the database.
+    pub(super) fn url(&self) -> String {
+        format!("postgres://queue@/queue?host={}", self.folder.path().display())
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(self.programs.join(name));
+        if let Some((user, group)) = self.account {
+            command.uid(user).gid(group);
+        }
+        command.current_dir("/").stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the server, and waits until it answers.
+    pub(super) fn start_again(&mut self) {
+        let log = fs::File::create(self.folder.path().join("log")).unwrap();
+        let mut server = self.command("postgres");
+        server.arg("-D").arg(self.data()).arg("-k").arg(self.folder.path());
+        server.args(["-c", "listen_addresses=", "-c", "fsync=off"]).stdout(Stdio::null());
+        self.server = Some(server.stderr(log).spawn().unwrap());
+        let deadline = Instant::now() + PATIENCE;
+        let host = self.folder.path().to_str().unwrap().to_owned();
+        let is_ready = || {
+            let mut ready = self.command("pg_isready");
+            ready.args(["-q", "-h", &host]).status().unwrap().success()
+        };
+        while !is_ready() {
+            assert!(Instant::now() < deadline, "the server did not start");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Ends the server: at once without a checkpoint, or in order.
+    pub(super) fn stop(&mut self, is_immediate: bool) {
+        let Some(mut server) = self.server.take() else { return };
+        let pid = Pid::from_child(&server);
+        let signal = if is_immediate { Signal::QUIT } else { Signal::INT };
+        kill_process(pid, signal).unwrap();
+        server.wait().unwrap();
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop(true);
+    }
+}
+
+/// Returns the directory of the programs, and the account that runs the server in place of root.
+fn found() -> Option<(PathBuf, Option<(u32, u32)>)> {
+    let versions = fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
+    let has_server = |path: &Path| path.join("postgres").exists();
+    let programs =
+        versions.map(|entry| entry.path().join("bin")).filter(|path| has_server(path)).max()?;
+    if !geteuid().is_root() {
+        return Some((programs, None));
+    }
+    let accounts = fs::read_to_string("/etc/passwd").ok()?;
+    let fields: Vec<&str> =
+        accounts.lines().find(|line| line.starts_with("postgres:"))?.split(':').collect();
+    let account = (fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?);
+    Some((programs, Some(account)))
+}
