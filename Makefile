@@ -21,7 +21,7 @@ VERIFY ?= --no-verify
 MUTANTS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help needs build install dist publish-check demo test format lint unit interrupted synced replicated killed queued receipts joins doc test-lab lint-lab \
+.PHONY: help needs build install dist publish-check demo test format lint unit interrupted synced replicated killed queued site receipts joins doc test-lab lint-lab \
 	unit-lab scripts-lab \
 	cuts carriers sweep arms picture bench bench-sim bench-router bench-smoke instructions instructions-baseline reproduce tidy fuzz \
 	fuzz-keep
@@ -88,6 +88,9 @@ killed: tested ## kill either end of sync and apply KILLS=2 times each and repea
 queued: tested ## run JOBS=20 queued copies and kill the runner KILLS=3 times; no job is lost or done twice (part of test)
 	SABUL=$(TESTED) tests/queue.py $(or $(JOBS),20) $(or $(KILLS),3)
 
+site: tested ## run JOBS=40 copies of a queue in PostgreSQL, kill its workers and the database; skipped without postgresql
+	SABUL=$(TESTED) tests/site.py $(or $(JOBS),40) $(or $(KILLS),4) $(or $(RESTARTS),3)
+
 joins: tested ## compare JOINS=40 drawn joins with DuckDB, some with a killed source; needs python3 and a package registry
 	SABUL=$(TESTED) tests/joins.py $(or $(JOINS),40)
 
@@ -144,6 +147,7 @@ sweep: ## simulate SEEDS=20000 transfers over random paths, kill and resume 200 
 	$(MAKE) interrupted RUNS=200
 	$(MAKE) killed KILLS=100
 	$(MAKE) queued JOBS=1000 KILLS=50
+	$(MAKE) site JOBS=1000 KILLS=40 RESTARTS=15
 	$(MAKE) sanitize mutants
 
 sanitize: ## test the crate with unsafe code under AddressSanitizer; needs a nightly Rust (part of sweep)
