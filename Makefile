@@ -88,8 +88,9 @@ killed: tested ## kill either end of sync and apply KILLS=2 times each and repea
 queued: tested ## run JOBS=20 queued copies and kill the runner KILLS=3 times; no job is lost or done twice (part of test)
 	SABUL=$(TESTED) tests/queue.py $(or $(JOBS),20) $(or $(KILLS),3)
 
-site: tested ## run JOBS=40 copies of a queue in PostgreSQL, kill its workers and the database; skipped without postgresql
+site: tested ## run JOBS=40 copies of a queue in PostgreSQL, kill its workers and the database; two servers of one name; skipped without postgresql
 	SABUL=$(TESTED) tests/site.py $(or $(JOBS),40) $(or $(KILLS),4) $(or $(RESTARTS),3)
+	SABUL=$(TESTED) tests/one_name.py
 
 joins: tested ## compare JOINS=40 drawn joins with DuckDB, some with a killed source; needs python3 and a package registry
 	SABUL=$(TESTED) tests/joins.py $(or $(JOINS),40)
