@@ -155,9 +155,7 @@ impl From<QueueError> for CliError {
     fn from(error: QueueError) -> Self {
         match error {
             QueueError::User(error) => error.into(),
-            QueueError::Site(error @ (SiteError::Outage { .. } | SiteError::Uncertain { .. })) => {
-                Self::lost(error.to_string())
-            }
+            QueueError::Site(error) if error.is_unreachable() => Self::lost(error.to_string()),
             QueueError::Site(error) => Self::failed(error.to_string()),
         }
     }

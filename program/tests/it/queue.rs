@@ -240,6 +240,7 @@ fn a_runner_with_a_grace_time_ends_its_running_job_and_starts_no_other() {
     assert_eq!(queue.state("3"), "waiting");
 }
 
+#[cfg(feature = "site")]
 #[test]
 fn the_address_of_a_store_keeps_its_password_and_names_its_errors() {
     let queue = Queue::new();

@@ -148,6 +148,7 @@ pub fn job_lock(folder: &Path, id: JobId) -> io::Result<PathBuf> {
 /// # Errors
 ///
 /// If the file of the lock cannot be used.
+#[cfg(feature = "site")]
 pub(crate) fn is_job_free(folder: &Path, id: JobId, timeout: Duration) -> io::Result<bool> {
     let path = folder.join("locks").join(id.to_string());
     if let Err(error) = fs::symlink_metadata(&path) {

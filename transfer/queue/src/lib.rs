@@ -15,7 +15,12 @@ pub mod folder;
 mod job;
 mod jobs;
 mod json;
+mod lease;
 mod rules;
+#[cfg(feature = "site")]
+pub mod site;
+#[cfg(not(feature = "site"))]
+#[path = "no_site.rs"]
 pub mod site;
 mod store;
 mod times;

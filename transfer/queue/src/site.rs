@@ -23,10 +23,11 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio_postgres::Client;
 
+pub use crate::lease::{End, LEASE, LEASE_MAX, LEASE_MIN, hook_lease};
 pub use address::{Address, AddressError};
 pub use error::SiteError;
-pub use lease::{End, Keeper, LEASE, LEASE_MAX, LEASE_MIN, Leases};
-pub use work::{Worker, hook_lease};
+pub use lease::{Keeper, Leases};
+pub use work::Worker;
 
 /// Ours: time limit of a call, from the connection to the answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);

@@ -124,6 +124,11 @@ impl SiteError {
         matches!(self, Self::Outage { .. })
     }
 
+    /// Whether the database was unreachable during the call.
+    pub const fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Outage { .. } | Self::Uncertain { .. })
+    }
+
     /// Error of a call without an answer in time.
     pub(super) fn late(limit: Duration) -> Self {
         let cause = format!("no answer within {:.1} s", limit.as_secs_f64());

@@ -22,26 +22,11 @@ use super::address::Address;
 use super::error::SiteError;
 use super::tables;
 use crate::job::JobId;
+use crate::lease::End;
 use crate::rules::millis;
 
-/// Ours: length of a lease, unless the user chooses another one. A job of a machine that crashed waits for this time; an
-/// outage of the database of 0.4 of this time interrupts no copy.
-pub const LEASE: Duration = Duration::from_secs(60);
-/// Ours: shortest lease. A busy database answers within a tenth of this time.
-pub const LEASE_MIN: Duration = Duration::from_secs(5);
-/// Ours: longest lease.
-pub const LEASE_MAX: Duration = Duration::from_secs(3600);
 /// Ours: longest interval of the keeper, for long leases.
 const STEP_MAX: Duration = Duration::from_secs(1);
-
-/// End of an attempt or a hook whose lease ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// End in order.
-    Stop,
-    /// End at once.
-    Kill,
-}
 
 /// A lease of this process.
 #[derive(Clone, Debug)]

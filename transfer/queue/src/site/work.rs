@@ -16,8 +16,6 @@ use crate::rules::{self, PAUSE_MAX, millis};
 
 /// Ours: the worker of a job starts its hook within this time; then any worker does.
 const HOOK_MS: i64 = 10_000;
-/// Ours: length of the lease of a hook, in leases. Hooks mostly cannot continue where they were ended.
-const HOOK_LEASES: u32 = 5;
 /// Ours: time for the attempts of a killed worker to end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -263,9 +261,4 @@ impl Site {
         self.leases.remove(id);
         Ok(is_recorded)
     }
-}
-
-/// Returns the length of the lease of a hook.
-pub fn hook_lease(lease: Duration) -> Duration {
-    lease.saturating_mul(HOOK_LEASES)
 }
