@@ -131,6 +131,7 @@ scripts-lab-2:
 	tests/router.sh
 	tests/throttle.sh
 scripts-lab-3:
+	tests/queue_power.py
 	tests/netns.sh
 	tests/ssh.sh
 
@@ -148,6 +149,7 @@ sweep: ## simulate SEEDS=20000 transfers over random paths, kill and resume 200 
 	$(MAKE) interrupted RUNS=200
 	$(MAKE) killed KILLS=100
 	$(MAKE) queued JOBS=1000 KILLS=50
+	SABUL=$(TESTED) tests/queue_power.py 400 20
 	$(MAKE) site JOBS=1000 KILLS=40 RESTARTS=15
 	$(MAKE) sanitize mutants
 
