@@ -276,7 +276,9 @@ impl Runner {
                     self.attempts.insert(job.id, attempt);
                 }
                 Err(error) => {
-                    let message = Some(format!("cannot start the command: {error}"));
+                    let directory = String::from_utf8_lossy(&job.command.directory);
+                    let message =
+                        Some(format!("cannot start the command in '{directory}': {error}"));
                     let outcome = Outcome::Retry;
                     let progress = Progress::default();
                     let end = Ending { outcome, code: None, message, progress, has_moved: false };

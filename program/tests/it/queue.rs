@@ -315,6 +315,20 @@ fn commands_that_the_queue_cannot_run_are_refused_at_once() {
 }
 
 #[test]
+fn a_job_whose_directory_is_gone_names_the_directory() {
+    let queue = Queue::new();
+    let directory = queue.bench.path("gone");
+    fs::create_dir(&directory).unwrap();
+    let url = queue.bench.url("");
+    let added = run(queue.sabul(&["queue", "add", "--", "cp", "a", &url]).current_dir(&directory));
+    expect_code(&added, 0);
+    fs::remove_dir(&directory).unwrap();
+    queue.queue(&["run", "--once"]);
+    let message = queue.show("1")["message"].as_str().unwrap().to_owned();
+    assert!(message.contains(directory.to_str().unwrap()), "{message}");
+}
+
+#[test]
 fn a_job_waits_for_its_time() {
     let queue = Queue::new();
     fs::write(queue.bench.path("a"), "x").unwrap();
