@@ -168,10 +168,9 @@ fn finish(transfer: blocking::Transfer, report: Option<&mut SabulReport>) -> Res
             goodput_bps: finished.goodput_bps,
         };
     }
-    match finished.failures.first() {
-        Some((_, failure)) => Err(failure.clone().into()),
-        None => Ok(()),
-    }
+    // A peer may report a number of failed entries without a list.
+    finished.into_result()?;
+    Ok(())
 }
 
 /// Sends a file, or with `recursive` a directory with its content, to `remote` on the server. An existing directory, or a
