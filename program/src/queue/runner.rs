@@ -267,11 +267,17 @@ impl Runner {
             has_started = true;
             let limit = self.share(self.attempts.len() + 1);
             match Attempt::start(&job, &self.queue.folder, limit, &self.events) {
-                Ok(attempt) => {
+                Ok(mut attempt) => {
                     report(format_args!("job {}: attempt {}", job.id, job.attempts));
-                    if let Some(site) = &self.site {
-                        // Without its process id, the attempt has ended.
-                        let _ = site.renewal.add(job.id, attempt.pid());
+                    if let Some(site) = &self.site
+                        && let Err(error) = site.renewal.add(job.id, attempt.pid())
+                    {
+                        // The end of the lease could not end this attempt.
+                        report(format_args!(
+                            "job {}: the attempt ends: no process handle: {error}",
+                            job.id
+                        ));
+                        attempt.stop();
                     }
                     self.attempts.insert(job.id, attempt);
                 }
