@@ -30,12 +30,17 @@ PAUSE_MIN, PAUSE_OF_JOB = 0.02, 0.05
 
 
 class Queue:
-    def __init__(self, work):
-        self.work, self.log = work, open(work / "log", "w", encoding="utf-8")
-        self.source, self.served, self.hooks = work / "source", work / "served", work / "hooks"
-        self.source.mkdir()
-        self.served.mkdir()
+    def __init__(self, work, outside=None):
+        """Starts a server for a queue in `work`, which may have been used before. The log and the file of the hooks are in
+        `outside`."""
+        outside = outside or work
+        self.work, self.hooks = work, outside / "hooks"
+        self.source, self.served = work / "source", work / "served"
+        for folder in (self.source, self.served):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.log = open(outside / "log", "a", encoding="utf-8")
         self.hooks.touch()
+        (work / "ticket").unlink(missing_ok=True)
         self.environment = dict(os.environ, HOME=str(work), XDG_STATE_HOME=str(work / "state"),
                                 XDG_RUNTIME_DIR=str(work), XDG_CACHE_HOME=str(work / "cache"),
                                 SABUL_TICKET_FILE=str(work / "ticket"), HOOKS=str(self.hooks))
@@ -53,8 +58,14 @@ class Queue:
         return done.stdout.decode()
 
     def add(self, number, content):
-        """Adds a job that copies one file. Returns its number in the queue."""
-        (self.source / f"file{number}").write_bytes(content)
+        """Adds a job that copies one file, which is on the disk already. Returns its number in the queue."""
+        with open(self.source / f"file{number}", "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        folder = os.open(self.source, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
         hook = 'echo "$SABUL_JOB_ID $SABUL_JOB_STATE $SABUL_JOB_EXIT_CODE" >>"$HOOKS"'
         return int(self.run("add", "--hook", hook, "--", "cp", f"file{number}", "sabul:///"))
 

@@ -58,35 +58,6 @@ class Disk:
             time.sleep(0.05)
 
 
-class Queue(kills.Queue):
-    """A queue on the disk. All of its processes are descendants of this process."""
-
-    def __init__(self, work, hooks):
-        if not work.exists():
-            for name in ("source", "served"):
-                (work / name).mkdir(parents=True)
-        self.work, self.log = work, open(hooks.with_name("log"), "a", encoding="utf-8")
-        self.source, self.served, self.hooks = work / "source", work / "served", hooks
-        self.environment = dict(os.environ, HOME=str(work), XDG_STATE_HOME=str(work / "state"), XDG_RUNTIME_DIR=str(work),
-                                XDG_CACHE_HOME=str(work / "cache"), SABUL_TICKET_FILE=str(work / "ticket"), HOOKS=str(hooks))
-        (work / "ticket").unlink(missing_ok=True)
-        self.server = self.start("serve", "--root", str(self.served), "--listen", "127.0.0.1:0", "--ticket-file",
-                                 str(work / "ticket"))
-        self.wait("the server", (work / "ticket").exists)
-
-    def add(self, number, content):
-        """Adds a job whose source is on the disk already, as the source of a real job is."""
-        with open(self.source / f"file{number}", "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        folder = os.open(self.source, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
-        hook = 'echo "$SABUL_JOB_ID $SABUL_JOB_STATE $SABUL_JOB_EXIT_CODE" >>"$HOOKS"'
-        return int(self.run("add", "--hook", hook, "--", "cp", f"file{number}", "sabul:///"))
-
-
 def descendants():
     """Ids of all processes that this process started, directly or not."""
     parents = {}
@@ -157,13 +128,11 @@ def main():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="sabul-power-")).resolve()
     end = time.monotonic() + kills.SECONDS_MAX
     disk = Disk(folder)
-    hooks = folder / "hooks"
-    hooks.touch()
     contents, added, record = [], [], []
     is_passed = False
     try:
         for round_ in range(cuts + 1):
-            queue = Queue(disk.place / "work", hooks)
+            queue = kills.Queue(disk.place / "work", folder)
             jobs = {job["id"]: job for job in queue.jobs()}
             assert sorted(jobs) == added, ("lost jobs", set(jobs) ^ set(added))
             wrong = done_without_file(queue, contents)
@@ -189,7 +158,7 @@ def main():
         assert not unfinished, unfinished[:3]
         wrong = done_without_file(queue, contents)
         assert not wrong, f"done without a file: {wrong}"
-        lines = collections.Counter(hooks.read_text(encoding="utf-8").splitlines())
+        lines = collections.Counter(queue.hooks.read_text(encoding="utf-8").splitlines())
         assert set(lines) == {f"{number} done 0" for number in added}, set(lines) ^ {f"{number} done 0" for number in added}
         is_passed = True
     finally:
