@@ -13,13 +13,10 @@ nor another program has touched since the replicas were in step. Checked at the 
 One line of JSON for each run.
 """
 
-import json
 import os
-import random
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 import replicas
@@ -207,18 +204,7 @@ def main():
         os.environ["SABUL_PARTITIONS"] = "1"
         os.execvp("unshare", ["unshare", "-n", sys.executable, *sys.argv])
     quiet("ip", "link", "set", "lo", "up")
-    for number in range(seed, seed + runs):
-        with tempfile.TemporaryDirectory(prefix="sabul-partitions-") as folder:
-            run, start = Run(folder, random.Random(number)), time.monotonic()
-            try:
-                result = run.run()
-            except BaseException:
-                log = run.folder / "replicate.log"
-                sys.stderr.write(log.read_text()[-2000:] if log.exists() else "")
-                raise
-            finally:
-                run.end()
-        print(json.dumps({"seed": number, **result, "seconds": round(time.monotonic() - start, 1)}), flush=True)
+    replicas.run_all(Run, runs, seed)
 
 
 if __name__ == "__main__":

@@ -205,16 +205,11 @@ def wait(found, what):
     return result
 
 
-def main():
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 2
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    if not shutil.which("ssh-keygen"):
-        print("replicas.py: skipped: ssh-keygen is not installed; run: apt-get install openssh-client", file=sys.stderr)
-        return
+def run_all(kind, runs, seed):
+    """Runs this kind of `Run` with each seed, and prints a line of JSON for each."""
     for number in range(seed, seed + runs):
         with tempfile.TemporaryDirectory(prefix="sabul-replicas-") as folder:
-            run = Run(folder, random.Random(number))
-            start = time.monotonic()
+            run, start = kind(folder, random.Random(number)), time.monotonic()
             try:
                 result = run.run()
             except BaseException:
@@ -224,6 +219,15 @@ def main():
             finally:
                 run.end()
         print(json.dumps({"seed": number, **result, "seconds": round(time.monotonic() - start, 1)}), flush=True)
+
+
+def main():
+    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    if not shutil.which("ssh-keygen"):
+        print("replicas.py: skipped: ssh-keygen is not installed; run: apt-get install openssh-client", file=sys.stderr)
+        return
+    run_all(Run, runs, seed)
 
 
 if __name__ == "__main__":
