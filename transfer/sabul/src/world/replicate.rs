@@ -23,7 +23,7 @@ use sabul_files::testing::MemoryDisk;
 use sabul_units::SeededRandom;
 use tokio::time::{Instant, sleep};
 
-use super::swarm::{Draw, number, path};
+use super::swarm::{Draw, in_virtual_time, number, path};
 use super::sync::{FROM, TO, below, files, store};
 use crate::lock::lock;
 use plan::{Act, EVENTS_MS, Plan, SITES};
@@ -246,20 +246,9 @@ fn plan(seed: u64) -> Plan {
 }
 
 fn run(seed: u64, plan: Plan) -> Counts {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
     let shown = format!("{:?}", plan.acts);
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        runtime.block_on(async { simulate(Arc::new(World::new(seed, plan))).await })
-    }));
-    result.unwrap_or_else(|fault| {
-        eprintln!(
-            "SABUL_REPLICATE_SEED={seed} cargo test -p sabul --lib world::replicate\n{shown}"
-        );
-        std::panic::resume_unwind(fault)
+    in_virtual_time(&format!("SABUL_REPLICATE_SEED={seed}"), "replicate", &shown, async {
+        simulate(Arc::new(World::new(seed, plan))).await
     })
 }
 

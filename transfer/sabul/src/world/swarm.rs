@@ -538,23 +538,32 @@ fn run(seed: u64) -> String {
 }
 
 fn run_plan(seed: u64, plan: Plan) -> String {
+    let shown = format!("{plan:?}");
+    in_virtual_time(&format!("SABUL_WORLD_SEED={seed}"), "swarm", &shown, async {
+        let began = Instant::now();
+        let world = Arc::new(World::new(seed, plan));
+        world.run().await;
+        let calls = world.server.disk().calls().len();
+        format!("{:?} {calls} {:?}", began.elapsed(), world.server.disk().tree().len())
+    })
+}
+
+/// Runs a world on a clock that starts at zero and passes over all waits. If the world fails, prints the command that
+/// repeats the run, and its plan.
+pub(super) fn in_virtual_time<T>(
+    variable: &str,
+    tests: &str,
+    plan: &str,
+    world: impl Future<Output = T>,
+) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .unwrap();
-    let shown = format!("{plan:?}");
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        runtime.block_on(async {
-            let began = Instant::now();
-            let world = Arc::new(World::new(seed, plan));
-            world.run().await;
-            let calls = world.server.disk().calls().len();
-            format!("{:?} {calls} {:?}", began.elapsed(), world.server.disk().tree().len())
-        })
-    }));
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runtime.block_on(world)));
     result.unwrap_or_else(|fault| {
-        eprintln!("SABUL_WORLD_SEED={seed} cargo test -p sabul --lib world::swarm\n{shown}");
+        eprintln!("{variable} cargo test -p sabul --lib world::{tests}\n{plan}");
         std::panic::resume_unwind(fault)
     })
 }

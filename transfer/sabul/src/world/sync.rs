@@ -31,7 +31,7 @@ use tokio::time::sleep;
 
 use super::host::{Client, Server, outage};
 use super::net::Net;
-use super::swarm::{BOUND, CHECK_INTERVAL, Draw, number, path};
+use super::swarm::{BOUND, CHECK_INTERVAL, Draw, in_virtual_time, number, path};
 use crate::error::Error;
 
 const SEEDS_BY_DEFAULT: u64 = 1000;
@@ -363,13 +363,7 @@ impl World {
                 Difference::Extra { path, old } => found.extras.push((path, old)),
                 Difference::Same { .. } | Difference::Narrow { .. } => {}
                 Difference::DestinationFailed(path, _) if is_journal(&path) || is_part(&path) => {}
-                Difference::SourceFailed(_, failure)
-                | Difference::DestinationFailed(_, failure)
-                | Difference::Unknown(_, failure) => found.failures.push(failure),
-                Difference::Disordered(path) => {
-                    let text = format!("{} is in disorder", String::from_utf8_lossy(&path));
-                    found.failures.push(Failure::new(FailureCode::Changed, text));
-                }
+                other => found.failures.extend(failure_of(other)),
             }
         }
         found
@@ -634,27 +628,34 @@ impl World {
     }
 }
 
+/// Returns the failure that this difference is.
+pub(super) fn failure_of(difference: Difference) -> Option<Failure> {
+    match difference {
+        Difference::SourceFailed(_, failure)
+        | Difference::DestinationFailed(_, failure)
+        | Difference::Unknown(_, failure) => Some(failure),
+        Difference::Disordered(path) => {
+            let text = format!("{} is in disorder", String::from_utf8_lossy(&path));
+            Some(Failure::new(FailureCode::Changed, text))
+        }
+        Difference::Copy { .. }
+        | Difference::Adjust { .. }
+        | Difference::Extra { .. }
+        | Difference::Same { .. }
+        | Difference::Narrow { .. } => None,
+    }
+}
+
 fn plan(seed: u64) -> Plan {
     Draw(SeededRandom::new(seed).fork("sync")).sync_plan()
 }
 
 fn run(seed: u64, plan: Plan) -> Counts {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
     let shown = format!("{:?}", plan.acts);
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        runtime.block_on(async {
-            let world = Arc::new(World::new(seed, plan));
-            world.run().await;
-            *world.counts.lock().unwrap()
-        })
-    }));
-    result.unwrap_or_else(|fault| {
-        eprintln!("SABUL_SYNC_SEED={seed} cargo test -p sabul --lib world::sync\n{shown}");
-        std::panic::resume_unwind(fault)
+    in_virtual_time(&format!("SABUL_SYNC_SEED={seed}"), "sync", &shown, async {
+        let world = Arc::new(World::new(seed, plan));
+        world.run().await;
+        *world.counts.lock().unwrap()
     })
 }
 

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 use super::super::host::{Client, Server};
 use super::super::net::Net;
 use super::super::swarm::{BOUND, path};
-use super::super::sync::{FROM, TO, below, files, listed, store};
+use super::super::sync::{FROM, TO, below, failure_of, files, listed, store};
 use super::Counts;
 use super::plan::{BLOCK, Cut, Link, Plan};
 use super::record::{Chosen, Permitted, Record};
@@ -229,13 +229,7 @@ impl Site {
             }
             Difference::Same { .. } => found.destination_entries += 1,
             Difference::Narrow { .. } => {}
-            Difference::SourceFailed(_, failure)
-            | Difference::DestinationFailed(_, failure)
-            | Difference::Unknown(_, failure) => found.failures.push(failure),
-            Difference::Disordered(path) => {
-                let text = format!("{} is in disorder", String::from_utf8_lossy(&path));
-                found.failures.push(Failure::new(FailureCode::Changed, text));
-            }
+            other => found.failures.extend(failure_of(other)),
         }
     }
 
