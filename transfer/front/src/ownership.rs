@@ -35,10 +35,17 @@ pub(crate) fn check(folder: &Path) -> io::Result<Metadata> {
 
 /// Like [`check`], for a directory that may not exist yet: then the nearest existing ancestor must
 /// belong to this user.
-pub(crate) fn check_place(folder: &Path) -> io::Result<()> {
-    for folder in folder.ancestors() {
+pub(crate) fn check_place(place: &Path) -> io::Result<()> {
+    for folder in place.ancestors() {
         match fs::metadata(folder) {
             // A link on the path is allowed if it belongs to this user or root.
+            Ok(facts) if folder != place && facts.uid() != geteuid().as_raw() => {
+                let above = folder.display();
+                let why = format!(
+                    "is missing, and '{above}' belongs to another user; set HOME to a directory of your own"
+                );
+                return Err(refuse(place, &why));
+            }
             Ok(_) => return check(&fs::canonicalize(folder)?).map(drop),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -107,7 +114,8 @@ mod tests {
         fs::create_dir(&inner).unwrap();
         chown(&inner, Some(1000), Some(1000)).unwrap();
         assert!(check(&inner).unwrap_err().to_string().contains("another user"));
-        assert!(check_place(&inner.join("b/c")).is_err(), "nothing is made in there either");
+        let refused = check_place(&inner.join("b/c")).expect_err("nothing is made in there either");
+        assert!(refused.to_string().contains("b/c' is missing"), "{refused}");
         fs::create_dir(inner.join("b")).unwrap();
         assert!(check(&inner.join("b")).is_err(), "its owner can replace it");
     }
