@@ -128,6 +128,7 @@ scripts-lab-1:
 	tests/others.sh
 scripts-lab-2:
 	tests/nat.sh
+	tests/port_mapping.sh
 	tests/router.sh
 	tests/throttle.sh
 scripts-lab-3:

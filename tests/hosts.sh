@@ -33,6 +33,15 @@ make_hosts() {
     done
 }
 
+# join NS INTERFACE ADDRESS NS INTERFACE ADDRESS: links two namespaces.
+join() {
+    ip link add "$2" netns "$1" type veth peer name "$5" netns "$4"
+    ip -n "$1" addr add "$3" dev "$2"
+    ip -n "$4" addr add "$6" dev "$5"
+    ip -n "$1" link set "$2" up
+    ip -n "$4" link set "$5" up
+}
+
 # remove_hosts NAME...: removes everything that make_hosts made, as far as it exists.
 remove_hosts() {
     local ns

@@ -34,15 +34,6 @@ clean_up() {
     remove_hosts "$client_ns" "$server_ns" "$client_nat" "$server_nat" "$meet_ns"
 }
 
-# join NS INTERFACE ADDRESS NS INTERFACE ADDRESS: links two namespaces.
-join() {
-    ip link add "$2" netns "$1" type veth peer name "$5" netns "$4"
-    ip -n "$1" addr add "$3" dev "$2"
-    ip -n "$4" addr add "$6" dev "$5"
-    ip -n "$1" link set "$2" up
-    ip -n "$4" link set "$5" up
-}
-
 # The NATs' outside interfaces are `wan`, their inside interfaces `lan`. Both inside networks have the same addresses.
 set_up() {
     need cmp diffutils

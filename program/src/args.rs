@@ -241,6 +241,12 @@ pub(crate) struct ListenArgs {
     /// which other machines reach this one.
     #[arg(long, value_name = "NAME[:PORT]")]
     pub(crate) advertise: Vec<String>,
+    /// Let the home router forward the port to this server.
+    ///
+    /// Requests the port, for TCP and UDP, from the router of the default route by PCP or NAT-PMP, and
+    /// puts the outside address of the router in the ticket. The port is closed again at the end.
+    #[arg(long)]
+    pub(crate) map_port: bool,
     /// Exit after one session, with the exit code of that session.
     #[arg(long)]
     pub(crate) once: bool,
@@ -297,7 +303,7 @@ pub(crate) struct ServeArgs {
     ///
     /// Prints the ticket on standard output and exits at the end of standard input. Serves the
     /// files of the user who started it.
-    #[arg(long, conflicts_with_all = ["root", "listen", "ticket_file", "advertise", "once", "json_lines", "introduce", "via"])]
+    #[arg(long, conflicts_with_all = ["root", "listen", "ticket_file", "advertise", "map_port", "once", "json_lines", "introduce", "via"])]
     pub(crate) stdio: bool,
     /// With --stdio: ports to listen on.
     ///
@@ -352,6 +358,7 @@ Examples:
   sabul serve --root inbox --once --bwlimit-total 2G
   sabul serve --root /srv/data --authorized-keys /etc/sabul/authorized_keys
   sabul serve --root data --dial 192.0.2.0/24 --state state     may send to these servers
+  sabul serve --root data --map-port --ticket-file ticket     behind a home router
   sabul serve --introduce --ticket-file meet.ticket     on a public host
   sabul serve --root data --via meet.example.org --via-ticket meet.ticket";
 

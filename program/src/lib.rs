@@ -43,6 +43,7 @@ mod passing;
 mod paths;
 mod perf;
 mod policy;
+mod port_mapping;
 mod progress;
 mod queue;
 mod reproduce;

@@ -24,6 +24,7 @@ use crate::events::EventFile;
 use crate::exit::{self, End, FAILED, INTERRUPTED};
 use crate::interrupt::{Early, Interrupt};
 use crate::keys::{self, Standing};
+use crate::port_mapping::{self, Mapped};
 use crate::sandbox::{self, Files, Kept, Sandbox};
 use crate::{block_on, control_socket, json, output, paths};
 use orders::{Limits, OrderDesk};
@@ -204,7 +205,7 @@ fn run(args: &ListenArgs, mut offer: Offer<'_>) -> Result<u8, CliError> {
     let log = if args.json_lines { Log::Json(Box::default()) } else { Log::Text };
     let dials = limits.as_ref().is_some_and(|limits| limits.dial.is_some());
     let orders = limits.map(|limits| Arc::new(OrderDesk::new(&config, limits, log.clone())));
-    let bound = bind(config)?;
+    let (bound, mapped) = open(args, config)?;
     let mut job = Job::new(command, &format!("{what}, at {}", bound.local_addr()));
     if let (Some(sent), Some(received)) = ceilings {
         job = job.serving(&sent, &received);
@@ -232,17 +233,26 @@ fn run(args: &ListenArgs, mut offer: Offer<'_>) -> Result<u8, CliError> {
                 () = interrupt.wait() => return Ok(INTERRUPTED),
             }
         }
+        mapped.iter().for_each(Mapped::announce);
         announce(args, &ticket, address, what, example, standing.is_some())?;
-        let in_force = sandbox.as_ref().map(Sandbox::in_force).unwrap_or_default();
+        log.json(|| started(address, mapped.as_ref(), sandbox.as_ref()));
         output::note(sandbox.map_or_else(|| "sandbox: none".to_owned(), |it| it.to_string()));
-        log.json(|| ServeEvent::Started { address: address.to_string(), sandbox: in_force });
         let once = args.once;
         let answering = Answering { service, orders, interrupt, once, log: log.clone(), job };
-        let code = answering.all(&listener, std::future::pending()).await?;
+        let code = answer_all(answering, &listener, mapped).await?;
         log.json(|| ServeEvent::Done { exit: code });
         events.map_or(Ok(()), |events| events.finish())?;
         Ok(code)
     })
+}
+
+/// Returns the event of a server that listens at `address`.
+fn started(address: SocketAddr, mapped: Option<&Mapped>, sandbox: Option<&Sandbox>) -> ServeEvent {
+    ServeEvent::Started {
+        address: address.to_string(),
+        outside: mapped.map(|mapped| mapped.outside().to_string()),
+        sandbox: sandbox.map(Sandbox::in_force).unwrap_or_default(),
+    }
 }
 
 /// Sets the introducer that the server is, or at which it registers.
@@ -252,6 +262,30 @@ fn introduce(args: &IntroductionArgs, config: &mut ListenerConfig) -> Result<(),
     let ticket = args.via_ticket.as_deref();
     config.via = args.via.as_ref().map(|host| keys::via(host, ticket)).transpose()?;
     Ok(())
+}
+
+/// Binds the ports, and has the router forward the port with `--map-port`.
+fn open(args: &ListenArgs, config: ListenerConfig) -> Result<(Bound, Option<Mapped>), CliError> {
+    let bound = bind(config)?;
+    if !args.map_port {
+        return Ok((bound, None));
+    }
+    let mapped = port_mapping::request(bound.local_addr())?;
+    Ok((bound.forwarded_from(mapped.outside()), Some(mapped)))
+}
+
+/// Serves every session until an interrupt; the router forwards the port until then.
+async fn answer_all(
+    answering: Answering,
+    listener: &Listener,
+    mapped: Option<Mapped>,
+) -> Result<u8, CliError> {
+    let Some(mut mapped) = mapped else {
+        return answering.all(listener, std::future::pending()).await;
+    };
+    let code = answering.all(listener, mapped.renew()).await;
+    mapped.remove().await;
+    code
 }
 
 /// Binds the ports.

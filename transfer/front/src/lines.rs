@@ -105,6 +105,9 @@ pub enum ServeEvent {
     Started {
         /// Address for TCP and UDP.
         address: String,
+        /// Address of the router that forwards to the server; only with `--map-port`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        outside: Option<String>,
         /// Active parts of the sandbox: `landlock`, `seccomp`; empty with `--no-sandbox` and on a
         /// kernel without them.
         sandbox: Vec<&'static str>,

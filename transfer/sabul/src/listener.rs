@@ -141,6 +141,16 @@ impl Bound {
         Ok(Self { config, tcp, udp, address, ticket, tls, second, name })
     }
 
+    /// Puts an address of another machine that forwards to this listener first in the ticket, such as the outside
+    /// address of a router.
+    #[must_use]
+    pub fn forwarded_from(mut self, outside: SocketAddr) -> Self {
+        let own = self.ticket.addresses().iter().cloned();
+        let addresses = std::iter::once(outside.to_string()).chain(own).collect();
+        self.ticket = self.ticket.with_addresses(addresses);
+        self
+    }
+
     /// Returns the ticket, which connectors need to find, authenticate and use this listener.
     pub fn ticket(&self) -> &Ticket {
         &self.ticket
