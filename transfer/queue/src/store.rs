@@ -152,8 +152,23 @@ impl Store {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let (store, is_new) = Self::on(&path, || Connection::open_with_flags(&path, flags))?;
+        if is_new {
+            // The names of the new files, too, survive a power cut.
+            for folder in folder.ancestors().take(2) {
+                fs::File::open(folder).and_then(|it| it.sync_all()).map_err(refused)?;
+            }
+        }
+        Ok(store)
+    }
+
+    /// Opens the database of `path` with `connect`, and creates missing tables. Returns whether the database is new.
+    fn on(
+        path: &Path,
+        mut connect: impl FnMut() -> rusqlite::Result<Connection>,
+    ) -> Result<(Self, bool), StoreError> {
         let connection = patiently(|| {
-            let connection = Connection::open_with_flags(&path, flags)?;
+            let connection = connect()?;
             connection.busy_timeout(BUSY_TIMEOUT)?;
             connection.pragma_update(None, "journal_mode", "WAL")?;
             connection.pragma_update(None, "synchronous", "FULL")?;
@@ -169,15 +184,9 @@ impl Store {
             Ok::<i32, StoreError>(version)
         })?;
         if version > VERSION {
-            return Err(StoreError::Newer(path, version));
+            return Err(StoreError::Newer(path.to_owned(), version));
         }
-        if version == 0 {
-            // The names of the new files, too, survive a power cut.
-            for folder in folder.ancestors().take(2) {
-                fs::File::open(folder).and_then(|it| it.sync_all()).map_err(refused)?;
-            }
-        }
-        Ok(store)
+        Ok((store, version == 0))
     }
 
     /// Runs one transaction, which no other writer interrupts. An error rolls the transaction back.

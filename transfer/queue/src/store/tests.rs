@@ -10,6 +10,8 @@ use super::*;
 use crate::columns::MESSAGE_MAX;
 use crate::job::Outcome;
 
+mod power;
+
 fn new_job(priority: i32, hook: bool) -> NewJob {
     NewJob {
         priority,
