@@ -13,8 +13,8 @@ use sabul_wire::block::{Record, end_block};
 use sabul_wire::control::{
     Attribute, ChannelParams, Checkpoint, Chunking, Direction, Done, Entry, EntryKind, Expected,
     Extent, Facts, Failure, FailureCode, HashedFile, Held, Identity, ListOptions, Message, More,
-    Named, NamedContent, NotKept, Open, Owner, Part, Range, Request, Rule, RuleKind, Seen,
-    SeenAttributes, SeenKind, ToHash, Trait, View, Whole,
+    Named, NamedContent, NotKept, Open, Owner, Part, Range, Replaces, Request, Rule, RuleKind,
+    Seen, SeenAttributes, SeenKind, ToHash, Trait, View, Whole,
 };
 use sabul_wire::{
     Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Echo, Feedback, Header, Kind, LossPolicy, Nak,
@@ -120,6 +120,7 @@ fn entries() -> Vec<Entry> {
         attributes: vec![Attribute { name: b"user.a".to_vec(), value: b"b".to_vec() }],
         attributes_left: 1,
         data: Some(vec![Extent { offset: 4096, bytes: 5 }, Extent { offset: 70_000, bytes: 1 }]),
+        replaces: Some(Replaces::Nothing),
         ..More::default()
     };
     vec![

@@ -26,7 +26,7 @@ use super::files_from::checked;
 use super::guard::Guard;
 use super::listings::Lister;
 use super::moves::{self, NameAndFacts};
-use super::names::{Names, SentObserver, is_pattern, join, names_of};
+use super::names::{Names, Watch, is_pattern, join, names_of};
 use super::narrow::Narrowing;
 use super::plan::{Plan, is_into, source_set};
 use super::plan_file::{Planned, Verdict};
@@ -159,7 +159,7 @@ pub(crate) struct Comparing {
     names: Receiver<Selected>,
     skipped: Arc<Skipped>,
     task: Task,
-    sent: Option<SentObserver>,
+    watch: Option<Watch>,
 }
 
 impl Comparing {
@@ -205,32 +205,32 @@ impl Comparing {
         let runtime = Handle::current();
         let skipped = Arc::<Skipped>::default();
         let count = Arc::clone(&skipped);
-        let sent = order.guard.as_ref().map(Guard::observer);
+        let watch = order.guard.as_ref().map(Guard::watch);
         let task = tokio::task::spawn_blocking(move || {
             let compared = ends.compare(&runtime, order, &name_sender, &count);
             count.finish();
             compared
         });
-        Self { names, skipped, task, sent }
+        Self { names, skipped, task, watch }
     }
 
     /// Returns the names before any is known.
     pub(super) fn names_at_once(self) -> (Option<Names>, Option<Task>) {
         let Self { names: rest, skipped, task, .. } = self;
-        (Some(Names { first: None, rest, skipped, sent: None }), Some(task))
+        (Some(Names::new(None, rest, skipped, None)), Some(task))
     }
 
     /// Waits for the first name. Returns all names, or `None` if nothing is to be copied. With `is_dry` nothing is
     /// copied.
     pub(super) async fn names(self, is_dry: bool) -> (Option<Names>, Task) {
-        let Self { names, skipped, task, sent } = self;
+        let Self { names, skipped, task, watch } = self;
         let waited = tokio::task::spawn_blocking(move || {
             if is_dry {
                 names.iter().for_each(drop);
                 return None;
             }
             let first = names.recv().ok()?;
-            Some(Names { first: Some(first), rest: names, skipped, sent })
+            Some(Names::new(Some(first), names, skipped, watch))
         });
         (waited.await.ok().flatten(), task)
     }
@@ -495,14 +495,23 @@ impl Chooser<'_> {
             skipped.add(size);
         }
         let Some(name) = name else { return Ok(true) };
+        Ok(self.select(name, copied))
+    }
+
+    /// Sends the name of an entry to copy. `copied`: the source and the object that the entry replaces. Returns false if
+    /// nobody takes the names.
+    fn select(&mut self, name: Vec<u8>, copied: Option<(Facts, Option<Facts>)>) -> bool {
+        if let (Some(guard), Some((_, old))) = (&self.order.guard, copied) {
+            guard.may_replace(&name, old);
+        }
         match copied {
             Some((source, None)) if self.may_be_moved(&source) => {
                 self.waiting.push((name, source));
-                Ok(true)
+                true
             }
-            Some((source, None)) => Ok(self.send_new(name, &source)),
-            Some((source, Some(old))) => Ok(self.send_changed(name, &source, &old)),
-            _ => Ok(self.send(Selected::Name(name))),
+            Some((source, None)) => self.send_new(name, &source),
+            Some((source, Some(old))) => self.send_changed(name, &source, &old),
+            None => self.send(Selected::Name(name)),
         }
     }
 

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sabul::files::Facts;
-use sabul::internal::compare::{Difference, RenameOf};
+use sabul::internal::compare::{Difference, RenameOf, Replaces};
 use sabul::internal::replica::{Guarded, Renamed, Replica, Versions, check};
 use sabul_front::format;
 
-use super::names::SentObserver;
+use super::names::{Replaced, Watch};
 use super::sides::Sides;
 use super::versions::Store;
 use crate::error::CliError;
@@ -65,17 +65,29 @@ impl ReplicaStore {
 pub(super) struct Guard {
     replica: ReplicaStore,
     sides: Sides,
+    /// Objects that the entries to copy may replace.
+    replaced: Replaced,
 }
 
 impl Guard {
-    pub(super) const fn new(replica: ReplicaStore, sides: Sides) -> Self {
-        Self { replica, sides }
+    pub(super) fn new(replica: ReplicaStore, sides: Sides) -> Self {
+        Self { replica, sides, replaced: Replaced::default() }
     }
 
-    /// Returns the function that records sent versions.
-    pub(super) fn observer(&self) -> SentObserver {
-        let replica = self.replica.clone();
-        Box::new(move |path, size, modified_ns| replica.sent(path, size, modified_ns))
+    /// Returns an observer that records sent versions, and protects changes of the replica since the comparison.
+    pub(super) fn watch(&self) -> Watch {
+        let (replica, replaced) = (self.replica.clone(), Arc::clone(&self.replaced));
+        let sent =
+            Box::new(move |path: &[u8], size, modified_ns| replica.sent(path, size, modified_ns));
+        Watch { sent, replaced }
+    }
+
+    /// Permits a copy to replace the object of its name that was compared, if there was one, and no other object.
+    pub(super) fn may_replace(&self, name: &[u8], old: Option<Facts>) {
+        let seen = |old| Replaces::Seen(Box::new(Facts { hash: None, ..old }));
+        if let Ok(mut replaced) = self.replaced.lock() {
+            replaced.insert(name.to_vec(), old.map_or(Replaces::Nothing, seen));
+        }
     }
 
     /// Writes all recorded versions.

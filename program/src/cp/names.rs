@@ -1,11 +1,11 @@
 //! Names of entries: of sources, in directories, and of the entries to copy.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sabul::internal::compare::{Selected, Selection, Skipped};
+use sabul::internal::compare::{Replaces, Selected, Selection, Skipped};
 
 /// How long a transfer waits for a name before it sends the entries so far.
 const WAIT: Duration = Duration::from_millis(20);
@@ -13,39 +13,69 @@ const WAIT: Duration = Duration::from_millis(20);
 /// Takes name, size and modification time of an entry that is sent.
 pub(super) type SentObserver = Box<dyn Fn(&[u8], u64, Option<i64>) + Send>;
 
+/// Objects at the destination that the entries to copy may replace, by name.
+pub(super) type Replaced = Arc<Mutex<HashMap<Vec<u8>, Replaces>>>;
+
 /// Names of the entries to copy.
 pub(super) struct Names {
-    pub(super) first: Option<Selected>,
-    pub(super) rest: Receiver<Selected>,
+    first: Option<Selected>,
+    rest: Receiver<Selected>,
     /// Entries that need no copy.
     pub(super) skipped: Arc<Skipped>,
-    /// Called with size and modification time of each entry that is sent.
-    pub(super) sent: Option<SentObserver>,
+    watch: Option<Watch>,
+    /// The last name.
+    last: Vec<u8>,
+}
+
+/// Observer of the entries that are sent to a replica.
+pub(super) struct Watch {
+    /// Called with size and modification time of each entry.
+    pub(super) sent: SentObserver,
+    /// An entry replaces only the object that was compared.
+    pub(super) replaced: Replaced,
 }
 
 impl Names {
+    pub(super) const fn new(
+        first: Option<Selected>,
+        rest: Receiver<Selected>,
+        skipped: Arc<Skipped>,
+        watch: Option<Watch>,
+    ) -> Self {
+        Self { first, rest, skipped, watch, last: Vec::new() }
+    }
+
     /// No entries.
     pub(super) fn none() -> Self {
         let (_, rest) = std::sync::mpsc::sync_channel(0);
-        Self { first: None, rest, skipped: Arc::default(), sent: None }
+        Self::new(None, rest, Arc::default(), None)
     }
 }
 
 impl Selection for Names {
     fn next(&mut self) -> Selected {
-        if let Some(first) = self.first.take() {
-            return first;
-        }
-        match self.rest.recv_timeout(WAIT) {
-            Ok(selected) => selected,
+        let next = self.first.take().map_or_else(|| self.rest.recv_timeout(WAIT), Ok);
+        match next {
+            Ok(selected) => {
+                if let (Selected::Name(name) | Selected::Changed(name, _), Some(_)) =
+                    (&selected, &self.watch)
+                {
+                    self.last.clone_from(name);
+                }
+                selected
+            }
             Err(RecvTimeoutError::Timeout) => Selected::NotYet,
             Err(RecvTimeoutError::Disconnected) => Selected::End,
         }
     }
 
+    fn replaces(&mut self) -> Option<Replaces> {
+        self.watch.as_ref()?.replaced.lock().ok()?.remove(&self.last)
+    }
+
     fn sent(&mut self, name: &[u8], size: u64, modified_ns: Option<i64>) {
-        if let Some(observer) = &self.sent {
-            observer(name, size, modified_ns);
+        if let Some(watch) = &self.watch {
+            (watch.sent)(name, size, modified_ns);
         }
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -182,6 +183,45 @@ fn a_file_that_the_source_removes_during_its_copy_is_removed_from_the_replica() 
     assert!(stderr(&output).contains("src/b"), "{}", stderr(&output));
     expect_code(&replicate(&bench, &arguments), 0);
     assert!(!bench.root("copy/b").exists(), "{:?}", names(&bench.root("copy")));
+}
+
+#[test]
+fn a_change_at_the_replica_during_the_copy_of_its_file_stays() {
+    let (bench, url, _) = with_source();
+    let (source, copy) = (bench.path("src"), bench.root("copy"));
+    symlink("first", source.join("link")).unwrap();
+    expect_code(&replicate(&bench, &["-a", "src/", &url]), 0);
+    // The rate lets the first file be sent for some seconds.
+    fs::write(source.join("a"), incompressible(24_000_000)).unwrap();
+    fs::write(source.join("b"), "b".repeat(9000)).unwrap();
+    fs::write(source.join("new"), "new").unwrap();
+    fs::remove_file(source.join("link")).unwrap();
+    symlink("another text", source.join("link")).unwrap();
+    let pass = Running::start(&mut command(&bench, &["-a", "--bwlimit", "48M", "src/", &url]));
+    wait_for(|| names(&copy).iter().any(|name| name.ends_with(".sabul-part")));
+    fs::write(copy.join("a"), "changed there").unwrap();
+    fs::write(copy.join("new"), "written there").unwrap();
+    fs::remove_file(copy.join("link")).unwrap();
+    fs::write(copy.join("link"), "no link any more").unwrap();
+    fs::remove_file(copy.join("b")).unwrap();
+    let output = pass.finish();
+    expect_code(&output, 1);
+    let text = stderr(&output);
+    assert!(text.contains("changed at the destination after the comparison"), "{text}");
+    assert_eq!(fs::read_to_string(copy.join("a")).unwrap(), "changed there");
+    assert_eq!(fs::read_to_string(copy.join("new")).unwrap(), "written there");
+    assert_eq!(fs::read_to_string(copy.join("link")).unwrap(), "no link any more");
+    // A file that was removed there is no obstacle.
+    assert_eq!(fs::read(copy.join("b")).unwrap(), fs::read(source.join("b")).unwrap());
+    // The next pass keeps the changes beside.
+    let output = replicate(&bench, &["-a", "src/", &url]);
+    expect_code(&output, 0);
+    for name in ["a", "new"] {
+        assert_eq!(fs::read(copy.join(name)).unwrap(), fs::read(source.join(name)).unwrap());
+    }
+    assert_eq!(fs::read_link(copy.join("link")).unwrap(), Path::new("another text"));
+    let kept: Vec<_> = names(&copy).into_iter().filter(|it| it.contains(".kept-")).collect();
+    assert_eq!(kept.len(), 3, "{kept:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 
-use sabul_wire::control::{Facts, Failure, FailureCode, Identity, SeenKind};
+use sabul_wire::control::{Facts, Failure, FailureCode, Identity, Replaces, SeenKind};
 
 use super::entry_error::{root_write_failure, write_failure};
 use super::tree::{modified_ns, root_path, split_at_mark};
@@ -63,20 +63,51 @@ pub(super) fn is_as_seen(seen: &Facts, now: &Facts) -> bool {
 /// # Errors
 /// With [`FailureCode::Changed`] if another entry has the name; if the name cannot be examined.
 pub(super) fn check_entry(disk: &dyn Disk, path: &RootPath, seen: &Facts) -> Result<(), Failure> {
-    let fail = root_write_failure;
-    let now = disk.stat(path, LinkTarget::Itself).map_err(fail)?;
-    let is_same = match seen.id {
-        Some(id) if !has_identity(id, &now) => {
-            let folder = disk.open_dir(&path.parent().unwrap_or(RootPath::root())).map_err(fail)?;
-            !folder.has_shared_locks().map_err(|error| write_failure(path.as_bytes(), &error))?
-        }
-        _ => true,
-    };
-    if is_same && is_as_seen(seen, &facts(&now)) {
+    let now = disk.stat(path, LinkTarget::Itself).map_err(root_write_failure)?;
+    if is_seen(disk, path, seen, &now)? {
         return Ok(());
     }
     let why = "is not the entry that was compared; run the command again";
     Err(Failure::of_file(FailureCode::Changed, "change", disk.shown(path), why))
+}
+
+/// Whether the object that has a name now is the one that was seen.
+fn is_seen(
+    disk: &dyn Disk,
+    path: &RootPath,
+    seen: &Facts,
+    now: &Metadata,
+) -> Result<bool, Failure> {
+    let is_same = match seen.id {
+        Some(id) if !has_identity(id, now) => {
+            let folder = path.parent().unwrap_or(RootPath::root());
+            let folder = disk.open_dir(&folder).map_err(root_write_failure)?;
+            !folder.has_shared_locks().map_err(|error| write_failure(path.as_bytes(), &error))?
+        }
+        _ => true,
+    };
+    Ok(is_same && is_as_seen(seen, &facts(now)))
+}
+
+/// Checks that a new entry may replace the object that has its name now, if there is one. An object that was removed
+/// since the comparison is no obstacle.
+///
+/// # Errors
+/// With [`FailureCode::Changed`] if another object has the name; if the object cannot be examined.
+pub(super) fn check_replaced(
+    disk: &dyn Disk,
+    path: &RootPath,
+    now: Option<&Metadata>,
+    replaces: Option<&Replaces>,
+) -> Result<(), Failure> {
+    let (Some(now), Some(replaces)) = (now, replaces) else { return Ok(()) };
+    let why = match replaces {
+        Replaces::Seen(seen) if is_seen(disk, path, seen, now)? => return Ok(()),
+        Replaces::Seen(_) => "changed at the destination after the comparison",
+        Replaces::Nothing => "appeared at the destination after the comparison",
+    };
+    let why = format!("{why}, and stays as it is; run the command again");
+    Err(Failure::of_file(FailureCode::Changed, "replace", disk.shown(path), &why))
 }
 
 /// Opens the directory before the mark of a path and holds it open, below a root or with the rights of this process's user

@@ -33,6 +33,7 @@ mod listing;
 mod metadata;
 mod named;
 mod new_metadata;
+mod old_file;
 mod outlet;
 mod part;
 mod pool;

@@ -24,6 +24,7 @@ use super::base::Base;
 use super::entry_error::{EntryError, entry_error};
 use super::journal::is_journal;
 use super::metadata::{LostMetadata, keep_all_but_mode, keep_mode, try_mode};
+use super::old_file::OldFile;
 use super::prefix::{PrefixVerifier, hash_of};
 use crate::acl::{self, Access};
 use crate::disk::{Disk, DiskFile, Lock};
@@ -142,9 +143,8 @@ pub(super) struct Part {
     mode: u32,
     /// Hash for the verification by reading back from the disk; `None` if not requested.
     pub(super) read_back: Option<[u8; 32]>,
-    /// Whether a replaced file passes on owner and mode; and the metadata of that file at creation.
-    keeps_old: bool,
-    old: Option<Metadata>,
+    /// File that the part replaces.
+    old: OldFile,
     /// State of the part in the journal.
     pub(super) noted: Noted,
     /// Source of the kept ranges, if only changed ranges are sent.
@@ -183,10 +183,9 @@ impl Part {
         }
         let fail = |error: io::Error| entry_error(target.as_bytes(), &error);
         let mut base = Base::of(disk, &target, entry)?;
-        let keeps_old = !preserve || entry.mode.is_none();
-        let old = replaced(disk, &target, keeps_old);
-        let mode = mode_of_new(entry, keeps_old, old.as_ref());
-        let has_own_list = !keeps_old || old.is_some();
+        let old = OldFile::of(disk, &target, entry, preserve);
+        let mode = old.mode_of_part(entry);
+        let has_own_list = !old.is_kept || old.found.is_some();
         for _ in 0..ATTEMPTS {
             let path = parent.join(part_name(name, disk.draw().map_err(fail)?))?;
             let file = match disk.create_file(&path, mode) {
@@ -209,8 +208,8 @@ impl Part {
             let (prefix, noted) = (None, Noted::default());
             #[rustfmt::skip]
             let mut part = Self {
-                path, target, id, file, size, layout, written, reserved, step, handed_over, prefix, mode, keeps_old,
-                old, noted, read_back: None, base: None,
+                path, target, id, file, size, layout, written, reserved, step, handed_over, prefix, mode, noted,
+                old: old.clone(), read_back: None, base: None,
             };
             // A concurrent cleanup may have found the part before it was locked, and may remove it. Some file systems
             // report no names for any file; there the name itself is looked up.
@@ -248,8 +247,7 @@ impl Part {
             );
             return Err(Failure::new(FailureCode::Unwritable, message).into());
         }
-        let keeps_old = !preserve || entry.mode.is_none();
-        let old = replaced(disk, &target, keeps_old);
+        let old = OldFile::of(disk, &target, entry, preserve);
         let mut part = Self {
             path,
             target,
@@ -264,7 +262,6 @@ impl Part {
             prefix: None,
             mode,
             read_back: None,
-            keeps_old,
             old,
             noted: Noted::default(),
             base: None,
@@ -509,7 +506,7 @@ impl Part {
     pub(super) fn keep_metadata(&mut self, entry: &Entry) -> Result<LostMetadata, EntryError> {
         let Some(file) = &self.file else { return Ok(LostMetadata::default()) };
         let mut keep = || {
-            let (mut lost, mode) = keep_all_but_mode(&**file, entry, !self.keeps_old)?;
+            let (mut lost, mode) = keep_all_but_mode(&**file, entry, !self.old.is_kept)?;
             if let Some(mode) = mode {
                 self.mode = mode;
                 // A kept part gets its mode with its final name. An access control list changes the mode.
@@ -523,7 +520,7 @@ impl Part {
 
     /// Sets the final mode, owner and group.
     fn open_up(&mut self) -> Result<(), EntryError> {
-        if let (Some(old), Some(_)) = (self.old.take(), &self.file) {
+        if let (Some(old), Some(_)) = (self.old.found.take(), &self.file) {
             self.take_after(&old, &Access::Mode(old.mode & 0o777), None)?;
         }
         match &self.file {
@@ -536,12 +533,13 @@ impl Part {
         }
     }
 
-    /// Prepares the part to replace this file.
+    /// Prepares the part to replace this file, if the part may do so.
     pub(super) fn replace(&mut self, disk: &dyn Disk, old: &Metadata) -> Result<(), EntryError> {
-        if !self.keeps_old || old.kind != Kind::File {
+        self.old.check(disk, &self.target, old)?;
+        if !self.old.is_kept || old.kind != Kind::File {
             return Ok(());
         }
-        self.old = None;
+        self.old.found = None;
         let access = Access::of(disk, &self.target, old);
         if self.file.is_some() {
             return self.take_after(old, &access, None);
@@ -691,15 +689,6 @@ pub(super) fn differs_on_disk(target: &RootPath) -> EntryError {
     Failure::new(FailureCode::Verification, message).into()
 }
 
-/// Mode of a new part. Users without access to the old file have no access to the part. If the metadata of the source is
-/// preserved, nobody else has access until owner and group are set.
-fn mode_of_new(entry: &Entry, keeps_old: bool, old: Option<&Metadata>) -> u32 {
-    match keeps_old {
-        true => entry.mode.unwrap_or(0o666) & old.map_or(0o777, |old| old.mode | 0o600),
-        false => KEPT_MODE,
-    }
-}
-
 /// Locks a new part. With `has_own_list`, the list for new files of the directory is not that of the part.
 fn lock_new(file: &dyn DiskFile, has_own_list: bool) -> io::Result<(Lock, Metadata)> {
     let lock = file.lock()?;
@@ -708,16 +697,6 @@ fn lock_new(file: &dyn DiskFile, has_own_list: bool) -> io::Result<(Lock, Metada
     }
     // Last, so that the count of names is a count under the lock.
     Ok((lock, file.metadata()?))
-}
-
-/// The file that will be replaced, if its owner and mode are to be kept. Its group counts as other users until its access
-/// control list is read.
-fn replaced(disk: &dyn Disk, target: &RootPath, keeps_old: bool) -> Option<Metadata> {
-    if !keeps_old {
-        return None;
-    }
-    let old = disk.stat(target, LinkTarget::Itself).ok().filter(|old| old.kind == Kind::File)?;
-    Some(Metadata { mode: acl::without_list(old.mode), ..old })
 }
 
 /// Removes stale parts and journals in a folder; returns their number. `own` is a file that was just created there.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use sabul_wire::control::{Delta, Entry, Failure};
+use sabul_wire::control::{Delta, Entry, EntryKind, Failure, Replaces};
 
 use super::followed::Awaited;
 use super::glob::{self, Matches};
@@ -22,6 +22,11 @@ pub trait Selection: Send {
     /// Takes size and modification time of the entry that is sent under the last name. The entry may have changed since
     /// its name was chosen.
     fn sent(&mut self, _name: &[u8], _size: u64, _modified_ns: Option<i64>) {}
+
+    /// Takes the object at the destination that the entry of the last name may replace; `None` for any.
+    fn replaces(&mut self) -> Option<Replaces> {
+        None
+    }
 
     /// Flag that is set once no other transfer writes the awaited entries. They are then sent as they are.
     fn is_written(&self) -> Arc<AtomicBool> {
@@ -139,9 +144,15 @@ impl Chosen {
         self.names.is_written()
     }
 
-    /// Reports the entry that is sent under the last name.
-    pub(super) fn sent(&mut self, entry: &Entry, size: u64) {
+    /// Reports the entry that is sent under the last name, and records in the entry what the entry may replace.
+    pub(super) fn sent(&mut self, entry: &mut Entry, size: u64) {
         self.names.sent(&entry.path, size, entry.modified_ns);
+        // A directory replaces nothing.
+        if let Some(replaces) = self.names.replaces()
+            && entry.kind != EntryKind::Directory
+        {
+            entry.more.get_or_insert_default().replaces = Some(replaces);
+        }
     }
 
     /// Returns the reason why no source has this name, if the name is a pattern without a match.

@@ -3,7 +3,7 @@
 
 use sabul_units::{Random as _, SeededRandom};
 use sabul_wire::control::{
-    Attribute, Entry, EntryKind, Extent, Failure, FailureCode, Kept, More, Moved, Owner,
+    Attribute, Entry, EntryKind, Extent, Failure, FailureCode, Kept, More, Moved, Owner, Replaces,
 };
 
 pub use crate::disk::memory::{Fault, MemoryDisk};
@@ -109,6 +109,7 @@ impl HostileValues {
             attributes_left: self.number(),
             data: (self.random.below(4) == 0).then_some(data),
             kept: (self.random.below(4) == 0).then_some(kept),
+            replaces: (self.random.below(4) == 0).then_some(Replaces::Nothing),
         }
     }
 }

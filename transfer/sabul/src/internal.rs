@@ -49,6 +49,7 @@ pub mod compare {
 
     pub use sabul_files::RenameOf;
     use sabul_files::root::{RootDir, RootError, RootLink};
+    pub use sabul_wire::control::Replaces;
     pub use sabul_wire::control::{Chunking, Delta, ListOptions, MAX_NAMED, Named, NamedContent};
     use sabul_wire::control::{Facts, Failure, FailureCode, Identity, NewMetadata};
 

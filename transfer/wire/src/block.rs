@@ -177,8 +177,9 @@ fn missing(bytes: &[u8]) -> Result<Option<usize>, DecodeError> {
 mod tests {
     use super::*;
     use crate::control::{
-        Attribute, EntryKind, Extent, FailureCode, Kept, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES,
-        MAX_DELTA_EXTENTS, MAX_MOVED, MAX_NAME, More, Moved, Owner,
+        Attribute, EntryKind, Extent, Facts, FailureCode, Kept, MAX_ATTRIBUTE_BYTES,
+        MAX_ATTRIBUTES, MAX_DELTA_EXTENTS, MAX_MOVED, MAX_NAME, More, Moved, Owner, Replaces,
+        SeenKind,
     };
 
     fn entry(path: &[u8], more: Option<More>) -> Entry {
@@ -203,6 +204,18 @@ mod tests {
         let attribute = Attribute { name: b"user.x".to_vec(), value: vec![1; value] };
         let extent = Extent { offset: u64::MAX, bytes: u64::MAX };
         let moved = Moved { to: u64::MAX, from: u64::MAX, bytes: u64::MAX };
+        let seen = Facts {
+            kind: SeenKind::File,
+            size: u64::MAX,
+            mode: u32::MAX,
+            modified_ns: Some(i64::MIN),
+            owner: u32::MAX,
+            group: u32::MAX,
+            hash: Some([9; 32]),
+            attributes: None,
+            id: None,
+            is_shared: true,
+        };
         let more = More {
             owner: Some(Owner { user: u32::MAX, group: u32::MAX }),
             target: vec![b't'; MAX_NAME],
@@ -210,6 +223,7 @@ mod tests {
             attributes_left: u32::MAX,
             data: Some(vec![extent; MAX_DELTA_EXTENTS]),
             kept: Some(Kept { hash: [1; 32], moved: vec![moved; MAX_MOVED] }),
+            replaces: Some(Replaces::Seen(Box::new(seen))),
         };
         Record::Entry(entry(&[b'n'; MAX_NAME], Some(more)))
     }

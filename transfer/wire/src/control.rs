@@ -45,12 +45,12 @@ pub use listing::{
 };
 pub use more::{
     Attribute, Extent, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE,
-    MAX_ATTRIBUTES, MAX_EXTENTS, MAX_NOT_KEPT, More, NotKept, Owner, Trait,
+    MAX_ATTRIBUTES, MAX_EXTENTS, MAX_NOT_KEPT, More, NotKept, Owner, Replaces, Trait,
 };
 pub use outside::{MAX_OUTSIDE, UdpAddress};
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 23;
+pub const CONTROL_VERSION: u16 = 24;
 /// Most keys that a connector offers.
 pub const MAX_OFFERED: usize = 64;
 /// Limit on the [`Message::weight`] of [`Message::Seen`], [`Message::Chunks`], [`Message::Names`] or [`Message::Delta`]

@@ -12,6 +12,7 @@ use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 use super::FileSink;
 use crate::entry_error::EntryError;
 use crate::group::comes_twice;
+use crate::identity::check_replaced;
 use crate::metadata::{file_time, give};
 use crate::part::{fresh_name, is_reserved};
 use crate::receive::{Commit, CommitResult};
@@ -104,6 +105,8 @@ impl FileSink {
         if there.is_some() {
             self.group.spellings.check(&*self.disk, path)?;
         }
+        let replaces = entry.more.as_ref().and_then(|more| more.replaces.as_ref());
+        check_replaced(&*self.disk, path, there.as_ref(), replaces)?;
         let target = entry.more.as_ref().map(|more| &more.target[..]).unwrap_or_default();
         match entry.kind {
             EntryKind::SymbolicLink => self.make_symlink(path, there.as_ref(), target)?,

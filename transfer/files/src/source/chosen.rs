@@ -60,9 +60,9 @@ impl Walk {
             return Some(failed(name, path, failure));
         }
         self.base.is_above = source.is_some();
-        let found = self.visit(path, name)?;
+        let mut found = self.visit(path, name)?;
         if let (Some(chosen), None) = (&mut self.chosen, &found.failure) {
-            chosen.sent(&found.entry, found.size);
+            chosen.sent(&mut found.entry, found.size);
         }
         Some(found)
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sabul_files::{Selected, Selection};
-use sabul_wire::control::{MAX_NAMES, Message};
+use sabul_wire::control::{MAX_NAMES, Message, Replaces};
 
 use crate::control::{Bulk, Control, Input, Intake, Mailbox};
 use crate::lock::lock;
@@ -105,6 +105,10 @@ impl Selection for Recorded {
 
     fn sent(&mut self, name: &[u8], size: u64, modified_ns: Option<i64>) {
         self.selection.sent(name, size, modified_ns);
+    }
+
+    fn replaces(&mut self) -> Option<Replaces> {
+        self.selection.replaces()
     }
 
     fn is_written(&self) -> Arc<AtomicBool> {

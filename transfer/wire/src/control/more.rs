@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::bounds;
 use super::delta::{Kept, MAX_DELTA_EXTENTS};
 use super::limits::{ITEM, MAX_NAME, MAX_WORD};
+use super::listing::Facts;
 
 /// Most extended attributes of one entry.
 pub const MAX_ATTRIBUTES: usize = 64;
@@ -38,6 +39,17 @@ pub struct More {
     pub data: Option<Vec<Extent>>,
     /// The ranges between the extents come from the receiver's old file.
     pub kept: Option<Kept>,
+    /// Object that the entry may replace; `None` for any.
+    pub replaces: Option<Replaces>,
+}
+
+/// Object of a name at the receiver, as a comparison found it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Replaces {
+    /// No object has the name.
+    Nothing,
+    /// The object that was listed so.
+    Seen(Box<Facts>),
 }
 
 /// Numeric ids of owner and group.
@@ -76,7 +88,8 @@ impl More {
         let attributes: usize = attributes.map(|it| ITEM + it.name.len() + it.value.len()).sum();
         let data = self.data.as_ref().map_or(0, Vec::len) * size_of::<Extent>();
         let kept = self.kept.as_ref().map_or(0, Kept::weight);
-        2 * ITEM + self.target.len() + attributes + data + kept
+        let replaces = self.replaces.as_ref().map_or(0, |_| size_of::<Facts>());
+        2 * ITEM + self.target.len() + attributes + data + kept + replaces
     }
 }
 

@@ -517,6 +517,7 @@ fn optional_entry_fields_have_the_documented_bytes() {
         attributes_left: 2,
         data: Some(vec![Extent { offset: 300, bytes: 4 }]),
         kept: Some(Kept { hash: [7; 32], moved: vec![Moved { to: 1, from: 300, bytes: 2 }] }),
+        replaces: Some(Replaces::Nothing),
     };
     let link = More { target: b"t".to_vec(), ..More::default() };
     for (entry, bytes) in [
@@ -529,14 +530,18 @@ fn optional_entry_fields_have_the_documented_bytes() {
                 &[1, 7, 2, 1, 1, 0xAC, 0x02, 4, 1],
                 &[7; 32],
                 &[1, 1, 0xAC, 0x02, 2],
+                &[1, 0],
             ]
             .concat(),
         ),
         (
             entry(EntryKind::SymbolicLink, Some(link.clone())),
-            vec![1, b'a', 3, 0, 0, 1, 0, 1, b't', 0, 0, 0, 0],
+            vec![1, b'a', 3, 0, 0, 1, 0, 1, b't', 0, 0, 0, 0, 0],
         ),
-        (entry(EntryKind::HardLink, Some(link)), vec![1, b'a', 4, 0, 0, 1, 0, 1, b't', 0, 0, 0, 0]),
+        (
+            entry(EntryKind::HardLink, Some(link)),
+            vec![1, b'a', 4, 0, 0, 1, 0, 1, b't', 0, 0, 0, 0, 0],
+        ),
     ] {
         assert_eq!(postcard::to_allocvec(&entry).unwrap(), bytes, "{entry:?}");
     }

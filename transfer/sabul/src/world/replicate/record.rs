@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use sabul_files::replica::{Versions, is_failed};
 use sabul_files::{Selected, Selection};
+use sabul_wire::control::Replaces;
 
 use super::super::sync::Files;
 use crate::lock::lock;
@@ -73,10 +74,8 @@ impl Record {
 pub(super) struct Permitted {
     /// Contents that a name may have.
     pub(super) versions: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
-    /// Texts of other programs, whether they have to stay or not.
+    /// Texts of other programs, which have to stay.
     pub(super) foreign: BTreeSet<Vec<u8>>,
-    /// Those that have to stay.
-    pub(super) staying: BTreeSet<Vec<u8>>,
     /// Files that may vanish.
     pub(super) gone: BTreeSet<(Vec<u8>, Vec<u8>)>,
     /// Files at the last check.
@@ -93,9 +92,6 @@ impl Permitted {
     pub(super) fn add_foreign(&mut self, name: &[u8], content: &[u8]) {
         self.add(name, content);
         self.foreign.insert(content.to_vec());
-        if !self.copying.contains(name) {
-            self.staying.insert(content.to_vec());
-        }
     }
 
     /// Checks all files, that no text of another program is lost, and that no file has vanished without a reason.
@@ -106,7 +102,7 @@ impl Permitted {
             assert!(is_known, "{} has {} bytes that nobody wrote", shown(name), content.len());
         }
         let all: BTreeSet<&Vec<u8>> = now.values().collect();
-        for text in &self.staying {
+        for text in &self.foreign {
             assert!(
                 all.contains(text),
                 "a text of {} bytes of another program is lost",
@@ -121,18 +117,28 @@ impl Permitted {
     }
 }
 
-/// Names for a transfer; each sent version is recorded.
-pub(super) struct Chosen(pub(super) VecDeque<Vec<u8>>, pub(super) Arc<Mutex<Record>>);
+/// Names for a transfer, each with the object that its entry may replace; each sent version is recorded.
+pub(super) struct Chosen {
+    pub(super) names: VecDeque<(Vec<u8>, Replaces)>,
+    pub(super) record: Arc<Mutex<Record>>,
+    pub(super) last: Option<Replaces>,
+}
 
 impl Selection for Chosen {
     fn next(&mut self) -> Selected {
-        self.0.pop_front().map_or(Selected::End, Selected::Name)
+        let Some((name, replaces)) = self.names.pop_front() else { return Selected::End };
+        self.last = Some(replaces);
+        Selected::Name(name)
     }
 
     fn sent(&mut self, name: &[u8], size: u64, modified_ns: Option<i64>) {
-        let mut record = lock(&self.1);
+        let mut record = lock(&self.record);
         let versions = record.versions(name).with_sent(size, modified_ns);
         record.record(name, versions);
         record.commit();
+    }
+
+    fn replaces(&mut self) -> Option<Replaces> {
+        self.last.take()
     }
 }

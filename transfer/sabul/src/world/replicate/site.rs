@@ -14,7 +14,7 @@ use sabul_files::{
 };
 use sabul_net::LinkConfig;
 use sabul_units::Probability;
-use sabul_wire::control::{Facts, Failure, FailureCode, NewMetadata, SeenKind};
+use sabul_wire::control::{Facts, Failure, FailureCode, NewMetadata, Replaces, SeenKind};
 use tokio::time::{Instant, sleep};
 
 use super::super::host::{Client, Server};
@@ -35,7 +35,7 @@ pub(super) const REMOVALS_MAX: u64 = 1000;
 /// Differences between the tree of the writer and a replica, after the decisions.
 #[derive(Default)]
 pub(super) struct Found {
-    pub(super) names: VecDeque<Vec<u8>>,
+    pub(super) names: VecDeque<(Vec<u8>, Replaces)>,
     pub(super) adjusted: Vec<(Vec<u8>, Facts, Facts)>,
     pub(super) extras: Vec<(Vec<u8>, Facts)>,
     pub(super) failures: Vec<Failure>,
@@ -178,7 +178,7 @@ impl Site {
     async fn decide(&self, disk: &MemoryDisk, step: Duration) -> Result<Found, Error> {
         let mut found = Found::default();
         let (tree, differences) = self.compare(disk);
-        // From the comparison on, a text that another program writes to one of these names may be lost.
+        // A text that another program writes to one of these names from now on is not part of the comparison.
         lock(&self.permitted).copying = differences.iter().filter_map(copied_name).collect();
         for difference in differences {
             if step > Duration::ZERO {
@@ -215,7 +215,8 @@ impl Site {
         match difference {
             Difference::Copy { path, old, .. } => {
                 found.destination_entries += u64::from(old.is_some());
-                found.names.push_back(path);
+                let replaces = old.map_or(Replaces::Nothing, |old| Replaces::Seen(Box::new(old)));
+                found.names.push_back((path, replaces));
             }
             Difference::Adjust { path, source, old } => {
                 found.destination_entries += 1;
@@ -274,10 +275,10 @@ impl Site {
     }
 
     /// Copies these entries.
-    async fn copy(&self, names: VecDeque<Vec<u8>>) -> Result<Report, Error> {
+    async fn copy(&self, names: VecDeque<(Vec<u8>, Replaces)>) -> Result<Report, Error> {
         self.reach()?;
         let sources = self.writer.sources(FROM.to_vec());
-        let chosen = Chosen(names, Arc::clone(&self.record));
+        let chosen = Chosen { names, record: Arc::clone(&self.record), last: None };
         let sources = sources.with_selection(Box::new(chosen), None);
         let options = TransferOptions::default().block_size(BLOCK).growing(true).sync(true);
         let report = self.writer.put_with(&self.server, sources, TO.to_vec(), &options).await?;
@@ -368,7 +369,6 @@ impl Site {
         let disk = self.server.disk();
         let mut permitted = lock(&self.permitted);
         if let Some(old) = files(disk, TO).remove(name) {
-            permitted.staying.remove(&old);
             permitted.foreign.remove(&old);
             let _ = disk.take(&path(&below(TO, name)));
             permitted.gone.insert((name.to_vec(), old));
