@@ -694,7 +694,7 @@ impl<S: Sink> Receiver<S> {
 impl<S: Sink> Drop for Receiver<S> {
     fn drop(&mut self) {
         if !self.is_finished {
-            self.sink.abort();
+            self.abort();
         }
     }
 }

@@ -207,6 +207,30 @@ fn a_lost_connection_costs_no_received_data() {
 }
 
 #[test]
+fn a_receiver_that_is_dropped_keeps_what_it_has_written() {
+    let files = vec![("f".to_owned(), content(3, 3_000_000))];
+    let (from, disk) = (source(&files), MemoryDisk::new(0));
+    let set = local(&[&from.path().join("f")]);
+    let mut outlet = Record { block_bytes: BLOCK_BYTES, ..Record::default() };
+    send_files(set, BLOCK_BYTES, Have::default(), &mut outlet).unwrap();
+    let mut receiver = receiver_on(&disk, true).unwrap();
+    // No checkpoint by size or time is due.
+    receiver.sink_mut().resume_index = Some(ResumeIndex::new(&[]));
+    read_have(&mut receiver);
+    let mut written = 0;
+    while written < 2 << 20 {
+        let block = outlet.blocks.pop_front().unwrap();
+        written += content_bytes(&block);
+        receiver.on_block(block).unwrap();
+    }
+    drop(receiver);
+    let rest = attempt(&from, &disk, true);
+    assert_eq!(rest.error, None);
+    let lost = rest.sent + written - 3_000_000;
+    assert!(lost < 2 * BLOCK_BYTES as u64, "{lost} bytes were sent twice");
+}
+
+#[test]
 fn a_killed_process_costs_at_most_one_checkpoint_and_corrupts_nothing() {
     let files = few();
     let from = source(&files);
