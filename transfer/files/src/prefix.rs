@@ -60,12 +60,11 @@ impl PrefixVerifier {
 
     /// Reads in proportion to `bytes`, the bytes of the rest that were transferred.
     pub(super) fn keep_pace(&mut self, file: &dyn ReadFile, bytes: u64) -> io::Result<()> {
-        self.advance(file, bytes.saturating_mul(PACE))
+        self.advance_to(file, self.at().saturating_add(bytes.saturating_mul(PACE)))
     }
 
-    /// Reads up to `bytes` more bytes, no further than the last checkpoint.
-    pub(super) fn advance(&mut self, file: &dyn ReadFile, bytes: u64) -> io::Result<()> {
-        let end = self.at().saturating_add(bytes);
+    /// Reads up to the offset `end`, no further than the last checkpoint. After an error, another call continues.
+    pub(super) fn advance_to(&mut self, file: &dyn ReadFile, end: u64) -> io::Result<()> {
         while !self.is_done() && self.at() < end {
             let Some(checkpoint) = self.checkpoints.get(self.reached).copied() else { break };
             let Some(tree) = self.read.last_mut() else { break };
@@ -112,7 +111,8 @@ impl PrefixVerifier {
         Some(all)
     }
 
-    fn at(&self) -> u64 {
+    /// Offset up to which the file was read.
+    pub(super) fn at(&self) -> u64 {
         self.read.last().map_or(0, Tree::at)
     }
 
@@ -138,7 +138,7 @@ impl PrefixVerifier {
 
     /// Reads the rest; returns the hash state up to the last matching checkpoint.
     pub(super) fn finish(&mut self, file: &dyn ReadFile) -> io::Result<&Tree> {
-        self.advance(file, u64::MAX)?;
+        self.advance_to(file, u64::MAX)?;
         Ok(&self.agreed)
     }
 }
@@ -222,7 +222,7 @@ mod tests {
         for step in [1, 700, 5000, u64::MAX] {
             let mut prefix = PrefixVerifier::new(Layout::PLAIN, checkpoints.to_vec());
             while !prefix.is_done() {
-                prefix.advance(&*file, step).unwrap();
+                prefix.advance_to(&*file, prefix.at().saturating_add(step)).unwrap();
             }
             let tree = prefix.finish(&*file).unwrap().clone();
             assert_eq!(tree.hash(), checkpoint(content, tree.from(), tree.at()).hash);

@@ -307,12 +307,12 @@ fn is_kept_equal(
     }
 }
 
-/// Prefix that the receiver claims to have, with verification started.
+/// Prefix that the receiver claims to have, and the bytes to verify before anything is sent.
 fn find_known(
     found: &Found,
     file: &dyn ReadFile,
     have: &mut Have,
-) -> Result<Option<PrefixVerifier>, Failure> {
+) -> Result<Option<(PrefixVerifier, u64)>, Failure> {
     let EntryKind::File(_) = found.entry.kind else { return Ok(None) };
     let (layout, size) = (Layout::of(&found.entry), found.entry.stream_bytes().unwrap_or(0));
     // Kept content of a range says nothing about the file.
@@ -338,9 +338,7 @@ fn find_known(
         [first, ..] => first.bytes,
         [] => 0,
     };
-    let mut prefix = PrefixVerifier::new(layout, checkpoints);
-    prefix.advance(file, at_once).map_err(fail)?;
-    Ok(Some(prefix))
+    Ok(Some((PrefixVerifier::new(layout, checkpoints), at_once)))
 }
 
 fn report_changed(found: &Found, from: u64) {
@@ -423,7 +421,8 @@ impl Sender<'_> {
         self.end(index, sent, outcome, path)
     }
 
-    /// As [`find_known`]; a claim about a file that is still written is verified once the file is complete.
+    /// As [`find_known`], with verification started. A file that is still written is verified as its bytes come, and
+    /// a claim about all of the file once the file is complete.
     fn known(
         &mut self,
         found: &Found,
@@ -431,12 +430,35 @@ impl Sender<'_> {
         have: &mut Have,
     ) -> Result<Result<Option<PrefixVerifier>, Failure>, Stopped> {
         let (path, size) = (&found.entry.path, found.entry.stream_bytes().unwrap_or(0));
-        if (have.has_checkpoints(path) || have.whole(path, size).is_some())
+        if !have.has_checkpoints(path)
+            && have.whole(path, size).is_some()
             && let Err(failure) = self.await_complete(found)?
         {
             return Ok(Err(failure));
         }
-        Ok(find_known(found, file, have))
+        let (mut prefix, at_once) = match find_known(found, file, have) {
+            Ok(Some(known)) => known,
+            Ok(None) => return Ok(Ok(None)),
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let read = self.verify(&mut prefix, file, at_once)?;
+        let path = found.path.as_os_str().as_bytes();
+        Ok(read.map(|()| Some(prefix)).map_err(|error| read_failure(path, &error)))
+    }
+
+    /// Verifies a prefix up to this offset; waits for bytes of a file that is still written.
+    fn verify(
+        &mut self,
+        prefix: &mut PrefixVerifier,
+        file: &dyn ReadFile,
+        to: u64,
+    ) -> Result<io::Result<()>, Stopped> {
+        loop {
+            match prefix.advance_to(file, to) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.pause()?,
+                read => return Ok(read),
+            }
+        }
     }
 
     /// Waits until a file that is still written has its final name.
@@ -488,7 +510,8 @@ impl Sender<'_> {
                     if self.outlet.is_over() {
                         return Err(Stopped);
                     }
-                    if let Err(error) = prefix.advance(file, PREFIX_BYTES) {
+                    let to = prefix.at().saturating_add(PREFIX_BYTES);
+                    if let Err(error) = self.verify(prefix, file, to)? {
                         return Ok((sent, Err(read_failure(path, &error))));
                     }
                 }

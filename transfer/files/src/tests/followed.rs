@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use sabul_wire::control::{Checkpoint, Held};
+
 use super::*;
 
 const SIZE: usize = 600_000;
@@ -66,6 +68,16 @@ impl Drop for Sending {
 
 /// Sends `d/f` while `write` writes it. Returns the summary, and the file at the destination.
 fn sent(write: fn(&Sending)) -> (SendSummary, Option<Vec<u8>>) {
+    let (summary, record) = recorded(Have::default(), write);
+    let to = TempDir::new().unwrap();
+    fs::create_dir(to.path().join("d")).unwrap();
+    let mut receiver = receiver(to.path(), "", true);
+    replay(record, &mut receiver);
+    (summary, fs::read(to.path().join("d/f")).ok())
+}
+
+/// Sends `d/f`, of which the receiver has `have`, while `write` writes it.
+fn recorded(have: Have, write: fn(&Sending)) -> (SendSummary, Record) {
     let from = TempDir::new().unwrap();
     fs::create_dir(from.path().join("d")).unwrap();
     let (has_sent, is_written) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
@@ -86,14 +98,10 @@ fn sent(write: fn(&Sending)) -> (SendSummary, Option<Vec<u8>>) {
     let set = local(&[&from.path().join("d")]).with_selection(Box::new(one), None);
     let sending = Sending { folder: from.path().to_path_buf(), has_sent, is_written };
     let writer = thread::spawn(move || write(&sending));
-    let summary = send_files(set, 100_000, Have::default(), &mut record).unwrap();
+    let summary = send_files(set, 100_000, have, &mut record).unwrap();
     writer.join().unwrap();
-    let to = TempDir::new().unwrap();
-    fs::create_dir(to.path().join("d")).unwrap();
-    let mut receiver = receiver(to.path(), "", true);
     record.before_block = None;
-    replay(record, &mut receiver);
-    (summary, fs::read(to.path().join("d/f")).ok())
+    (summary, record)
 }
 
 #[test]
@@ -159,4 +167,36 @@ fn a_part_that_other_users_may_write_or_that_is_a_link_is_not_read() {
     });
     assert_eq!(summary.failures, []);
     assert!(content == Some(vec![8; SIZE]));
+}
+
+/// Content before a checkpoint at the receiver.
+const HELD: u64 = 200 << 10;
+
+/// The content up to [`HELD`] at the receiver, all of these bytes equal.
+fn held(byte: u8) -> Have {
+    let mut tree = sabul_content::Tree::new(0);
+    tree.update(&vec![byte; usize::try_from(HELD).unwrap()]);
+    let checkpoints = vec![Checkpoint { from: 0, bytes: HELD, hash: tree.hash() }];
+    let mut have = Have::default();
+    have.add(vec![Held { path: b"d/f".to_vec(), checkpoints }], Vec::new(), true);
+    have
+}
+
+#[test]
+fn a_part_goes_on_behind_the_content_of_the_receiver_before_the_part_is_complete() {
+    for (byte, resumed) in [(9, HELD), (8, 0)] {
+        let (summary, record) = recorded(held(byte), |sending| {
+            sending.append(PART, &[9; 100_000]);
+            thread::sleep(Duration::from_millis(200));
+            assert!(!sending.has_sent.load(Ordering::Acquire), "nothing is verified yet");
+            sending.append(PART, &[9; 400_000]);
+            sending.wait_for_block();
+            assert!(!sending.path("d/f").exists());
+            sending.append(PART, &[9; SIZE - 500_000]);
+            sending.complete(PART);
+        });
+        assert_eq!((summary.failures, summary.resumed), (Vec::new(), resumed));
+        let sent: u64 = record.blocks.iter().map(|block| content_bytes(block)).sum();
+        assert_eq!(sent, SIZE as u64 - resumed);
+    }
 }
