@@ -583,10 +583,11 @@ impl Sink for FileSink {
     }
 
     fn folder(&self) -> Option<RootPath> {
-        Some(match &self.place {
-            Place::Inside(_, Some((path, _))) => path.clone(),
-            place => place.folder(),
-        })
+        Some(self.place.requested_folder())
+    }
+
+    fn origins(&self) -> &[[u8; 8]] {
+        self.resume_index.as_ref().map_or(&[], ResumeIndex::origins)
     }
 
     fn resumable(&mut self) -> Left {

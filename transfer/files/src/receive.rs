@@ -150,6 +150,11 @@ pub trait Sink {
         None
     }
 
+    /// Identifiers of the sources; empty if unknown.
+    fn origins(&self) -> &[[u8; 8]] {
+        &[]
+    }
+
     /// Returns content that earlier attempts left, for the sender to resume from. Called once, before the first
     /// block.
     fn resumable(&mut self) -> Left {
@@ -342,6 +347,11 @@ impl<S: Sink> Receiver<S> {
     /// The folder that contains all entries, if the sink writes files.
     pub fn folder(&self) -> Option<RootPath> {
         self.sink.folder()
+    }
+
+    /// Identifiers of the sources; empty if unknown.
+    pub fn origins(&self) -> &[[u8; 8]] {
+        self.sink.origins()
     }
 
     /// Returns the messages that report content of earlier attempts; the sender needs them first. May take long.

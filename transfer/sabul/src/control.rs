@@ -15,6 +15,7 @@ mod router;
 mod sent;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use sabul_wire::control::{BULK_CREDIT, MAX_NAME, MAX_OPEN, MAX_SOURCES, Message, Open};
@@ -126,6 +127,11 @@ impl Control {
     /// Makes the sender of answers to the file request of this mailbox.
     pub(crate) fn bulk(&self, mailbox: &Mailbox) -> Bulk {
         Bulk { control: self.clone(), credit: Arc::clone(&mailbox.credit) }
+    }
+
+    /// Flag of a session whose control connection broke, while no other one has replaced it.
+    pub(crate) fn is_cut(&self) -> Arc<AtomicBool> {
+        Arc::clone(self.router.is_cut())
     }
 
     /// The runtime of the connection.

@@ -62,7 +62,7 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("transfer/sabul/src/transfer/progress.rs", "ProgressState", 25),
     ("transfer/sabul/src/transfer/run.rs", "Run", 16),
     ("transfer/sabul/src/transfer/run.rs", "execute", 68),
-    ("transfer/sabul/src/transfer/run/receive.rs", "receive", 84),
+    ("transfer/sabul/src/transfer/run/receive.rs", "receive", 80),
     ("transfer/sabul/src/transfer/run/send.rs", "send", 93),
     ("transfer/sabul/src/world/hostile.rs", "message", 73),
 ];

@@ -137,6 +137,14 @@ impl Place {
         names.try_fold(start, |path, name| path.join(name)).ok()
     }
 
+    /// The folder that contains all entries, on the disk of the request.
+    pub(super) fn requested_folder(&self) -> RootPath {
+        match self {
+            Self::Inside(_, Some((path, _))) => path.clone(),
+            _ => self.folder(),
+        }
+    }
+
     /// The folder that contains all entries.
     pub(super) fn folder(&self) -> RootPath {
         match self {

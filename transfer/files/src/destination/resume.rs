@@ -105,6 +105,11 @@ impl ResumeIndex {
         Self { origins: origins.to_vec(), ..Self::default() }
     }
 
+    /// Identifiers of the sources.
+    pub(super) fn origins(&self) -> &[Origin] {
+        &self.origins
+    }
+
     /// Whether a checkpoint is due for a part.
     pub(super) fn needs_checkpoint(&self, part: &Part, now: Duration) -> bool {
         let can_note = self.can_note() && !part.is_full() && !part.is_delta();

@@ -10,6 +10,7 @@
 //! Not here:    the proof of the connector (`resume.rs`), dialling (`redial.rs`).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sabul_wire::control::{Failure, MAX_GREETING, Message};
@@ -137,18 +138,22 @@ impl Connections {
                     }
                     break;
                 }
-                Stop::Broken(why) => match self.after_break(&why).await {
-                    Some(next) => next,
-                    None => {
-                        self.router.end(Ending::Gone(why));
-                        is_read = true;
-                        break;
+                Stop::Broken(why) => {
+                    self.router.is_cut().store(true, Ordering::Release);
+                    match self.after_break(&why).await {
+                        Some(next) => next,
+                        None => {
+                            self.router.end(Ending::Gone(why));
+                            is_read = true;
+                            break;
+                        }
                     }
-                },
+                }
                 Stop::Replaced(next) => next,
             };
             stop = match self.change(next).await {
                 Ok(()) => {
+                    self.router.is_cut().store(false, Ordering::Release);
                     writing = Writing::new(self.connection.clone(), self.timeouts);
                     self.carry(&mut writing).await
                 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use sabul_wire::control::{
@@ -63,6 +63,8 @@ pub(crate) struct Router {
     suite: watch::Sender<Option<Suite>>,
     /// The session has ended for another reason than a close.
     broken: watch::Sender<bool>,
+    /// The control connection broke, and no other one has replaced it.
+    is_cut: Arc<AtomicBool>,
     ping_counts: watch::Sender<PingCounts>,
     /// Bytes received over all connections of the session.
     pub(super) received_bytes: Arc<AtomicU64>,
@@ -141,6 +143,7 @@ impl Router {
             memory,
             suite: watch::Sender::new(suite),
             broken: watch::Sender::new(false),
+            is_cut: Arc::default(),
             ping_counts: watch::Sender::default(),
             received_bytes: Arc::default(),
             acknowledged: watch::Sender::default(),
@@ -173,6 +176,11 @@ impl Router {
     /// Why the session is over, if it is over.
     pub(crate) fn ending(&self) -> Option<Ending> {
         self.lock().ending.clone()
+    }
+
+    /// Flag of a session that waits for another control connection.
+    pub(super) const fn is_cut(&self) -> &Arc<AtomicBool> {
+        &self.is_cut
     }
 
     /// Waits until the session is over for another reason than a close.

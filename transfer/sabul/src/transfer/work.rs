@@ -18,7 +18,7 @@ use crate::config::MeasureLimit;
 use crate::control::{Control, Event, Input, Intake, Written};
 use crate::error::Error;
 use crate::machine::{Machine, ReservedThread, on_thread};
-use sabul_files::root::RootPath;
+use crate::writers::WriterPlace;
 use sabul_files::{
     Counts, Have, HaveMessages, Outlet, PROGRESS_INTERVAL, Receiver, SendSummary, Sink, SourceSet,
     Stopped, send_files,
@@ -187,8 +187,8 @@ pub(crate) trait Writer: Send {
     }
     /// Sets the flag that interrupts long operations.
     fn set_cancel_flag(&mut self, _stop: Arc<AtomicBool>) {}
-    /// The directory that receives the files, if files are written.
-    fn folder(&self) -> Option<RootPath> {
+    /// The directory that receives the files, and the identifiers of their sources, if files are written.
+    fn place(&self) -> Option<WriterPlace> {
         None
     }
     /// Processes the next block.
@@ -240,8 +240,8 @@ impl<S: Sink + Send> Writer for Receiver<S> {
         self.set_cancel_flag(stop);
     }
 
-    fn folder(&self) -> Option<RootPath> {
-        self.folder()
+    fn place(&self) -> Option<WriterPlace> {
+        Some(WriterPlace { folder: self.folder()?, origins: self.origins().to_vec() })
     }
 
     fn on_block(&mut self, block: Vec<u8>) -> Result<(), Failure> {

@@ -68,12 +68,7 @@ impl Run {
                 handle
             }
         };
-        self.cx.endpoint.writers.note(WriterNote {
-            is_leaving: Arc::downgrade(&self.stop),
-            folder: writer.folder(),
-            peer_silence: handle.peer_silence(),
-            event_sender: self.mailbox.event_sender.clone(),
-        });
+        self.note_writer(&*writer, &handle);
         self.shared_progress.set_handle(Handle::Receiver(handle.clone()));
         self.steered = Some(Steered::Peer);
         if self.is_opener && self.steering.differs_from(requested_bps) {
@@ -109,6 +104,17 @@ impl Run {
             self.clean_up().await;
         }
         result
+    }
+
+    /// Registers the writer, which may have to make way for another one.
+    fn note_writer(&self, writer: &dyn Writer, handle: &ReceiverHandle) {
+        self.cx.endpoint.writers.note(WriterNote {
+            is_leaving: Arc::downgrade(&self.stop),
+            place: writer.place(),
+            is_cut: self.cx.control.is_cut(),
+            peer_silence: handle.peer_silence(),
+            event_sender: self.mailbox.event_sender.clone(),
+        });
     }
 
     async fn wait_for_written(
@@ -234,7 +240,7 @@ impl Run {
         cx: Context,
         mut writer: Box<dyn Writer>,
     ) -> Result<Box<dyn Writer>, Error> {
-        cx.endpoint.writers.make_way(writer.folder().as_ref()).await;
+        cx.endpoint.writers.make_way(writer.place().as_ref()).await;
         let result = cx.machine.block(move || {
             let messages = writer.have();
             (writer, messages)
