@@ -62,6 +62,7 @@ const OWN_FLAGS: &[&str] = &[
     "json-lines",
     "batch",
     "end-with-stdin",
+    "ticket-line",
     "relay",
     "stripe",
 ];
@@ -109,9 +110,14 @@ pub(crate) async fn run_or<A: CopyCommand>(
     let copy = args.as_mut();
     copy.bwlimit = copy.queued.limit(copy.bwlimit, copy.min_rate);
     if copy.queued.end_with_stdin {
-        match copy.queued.passed_on {
-            true => copy.queued.passing = Passing::read_bytes(),
-            false => interrupt_at_end_of_stdin(),
+        let is_for_another = copy.queued.ticket_line || copy.queued.passed_on;
+        if is_for_another && Between::of(copy)?.is_some() {
+            copy.queued.passing = Passing::read_bytes();
+        } else {
+            if copy.queued.ticket_line {
+                copy.channel.read_ticket_line()?;
+            }
+            interrupt_at_end_of_stdin();
         }
     }
     if copy.stdio && copy.queued.passed_on {
@@ -307,7 +313,15 @@ impl<'a> Between<'a> {
             Driver::Destination => self.source(),
         };
         let starting = async {
-            let (ticket, started) = start(args, peer, &observer).await?;
+            // Standard input has the ticket of a server at the destination.
+            let is_given = args.queued.ticket_line && driver == Driver::Source;
+            let (ticket, started) = match is_given {
+                true => (None, None),
+                false => {
+                    let (ticket, started) = start(args, peer, &observer).await?;
+                    (Some(ticket), started)
+                }
+            };
             let mut order = args.ssh.order(account, args.channel.carrier, &observer);
             if let Some(Started { forward: Some(forward), .. }) = &started {
                 order.program = order.program.forwarding(forward).ok_or_else(|| {
@@ -315,8 +329,10 @@ impl<'a> Between<'a> {
                 })?;
             }
             let mut command = ssh::run(&order, &self.words(name, args, driver)?).await?;
-            // A command that has ended is reported by its exit code.
-            let _ = command.input.write_all(format!("{ticket}\n").as_bytes()).await;
+            if let Some(ticket) = ticket {
+                // A command that has ended is reported by its exit code.
+                let _ = command.input.write_all(format!("{ticket}\n").as_bytes()).await;
+            }
             Ok::<_, CliError>((command, started))
         };
         let started = tokio::select! {
@@ -593,7 +609,8 @@ async fn follow(
     let status = tokio::time::timeout(STOP_TIMEOUT, child.wait()).await;
     let code = status.ok().and_then(Result::ok).and_then(|status| status.code());
     let code = code.and_then(|code| u8::try_from(code).ok());
-    if done.is_none() && matches!(code, None | Some(SSH_FAILED)) {
+    // The command that started this one has the terminal, and decides about interrupts.
+    if done.is_none() && !args.queued.end_with_stdin && matches!(code, None | Some(SSH_FAILED)) {
         interrupt.follows_soon().await;
     }
     conclude(code, done, args.dry_run, interrupt)

@@ -4,11 +4,13 @@
 //! begin at once: a destination that still receives passes on complete files, and large files while they are written
 //! (`fan_out/feed.rs`). If that copy does not end with all files, further copies follow: of the files that are complete
 //! while the destination still receives, and a last one at its end. If a destination fails, the next one is served from
-//! the nearest destination before, or from this machine. No destination is served from one that had a directory of the
-//! sources before the copy: the directory may have other entries.
+//! the nearest destination before, or from this machine, and keeps its parts: all copies name the same source. No
+//! destination is served from one that had a directory of the sources before the copy: the directory may have other
+//! entries.
 
 mod feed;
 mod movement;
+mod site;
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
@@ -19,28 +21,26 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use sabul::FailureCode;
-use sabul::files::View;
-use sabul::internal::ssh::UploadObserver;
-use sabul::internal::{Location, escape_pattern};
+use sabul::Ticket;
+use sabul::files::{Source, SourceSet};
+use sabul::internal::Location;
 use sabul_content::Printable;
 use sabul_units::{count, show_bytes, show_rate};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::args::{self, CopyArgs, CpArgs};
+use crate::args::{self, CpArgs};
 use crate::error::CliError;
-use crate::files::dial;
 use crate::interrupt::Interrupt;
 use crate::options::own_program;
 use crate::progress::Meter;
-use crate::upload::UploadProgress;
 use crate::{between, exit, json, output};
 use feed::Listing;
 use movement::Movements;
+use site::Site;
 
 /// Flags that are not passed on.
 const OWN_FLAGS: &[&str] = &["json", "json-lines", "quiet", "verbose", "progress"];
@@ -48,9 +48,6 @@ const OWN_FLAGS: &[&str] = &["json", "json-lines", "quiet", "verbose", "progress
 const PAUSE: Duration = Duration::from_secs(1);
 /// Ours: time for copies to end after an interrupt of the terminal, which reaches them, too.
 const TERMINAL_GRACE: Duration = Duration::from_secs(3);
-
-/// Ours: time for a destination to list the names of the sources.
-const FIND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// State of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,68 +75,11 @@ impl Step {
     }
 }
 
-/// A destination, with its place and its state.
-#[derive(Clone, Debug)]
-struct Site {
-    /// Directory as written, with a separator at its end.
-    place: OsString,
-    state: watch::Receiver<State>,
-}
-
-impl Site {
-    /// Place of a name at the site. Only the name itself is meant: no pattern, and no home directory.
-    fn below(&self, name: &OsStr) -> OsString {
-        let mut place = self.place.clone();
-        if place.as_bytes().ends_with(b":") {
-            place.push("./");
-        }
-        place.push(OsStr::from_bytes(&escape_pattern(name.as_bytes())));
-        place
-    }
-
-    /// Which of these names are at the site; all, if the site did not answer.
-    async fn find(&self, args: &CopyArgs, names: &[OsString], interrupt: &Interrupt) -> Vec<bool> {
-        match self.list(args, names, interrupt).await {
-            Ok(found) if found.len() == names.len() => found,
-            _ => vec![true; names.len()],
-        }
-    }
-
-    async fn list(
-        &self,
-        args: &CopyArgs,
-        names: &[OsString],
-        interrupt: &Interrupt,
-    ) -> Result<Vec<bool>, CliError> {
-        let mut server = None;
-        let mut paths = Vec::new();
-        for name in names {
-            let Location::Remote(remote) = Location::parse(&self.below(name))? else { continue };
-            paths.push(remote.path);
-            server = Some(remote.server);
-        }
-        let Some(server) = server else { return Ok(Vec::new()) };
-        let observer: Arc<dyn UploadObserver> = Arc::new(UploadProgress::new(true, true));
-        let dialled = dial(&args.channel, &args.ssh, &server, interrupt, None, &observer);
-        let (session, bridge) = dialled.await?;
-        let listing = async {
-            let mut listing = session.list(paths, View::Itself, Vec::new())?;
-            let mut found = Vec::new();
-            while let Some(seen) = listing.next().await? {
-                let code = seen.outcome.err().map(|failure| failure.code);
-                found.push(code != Some(FailureCode::NotFound));
-            }
-            Ok::<_, CliError>(found)
-        };
-        // Only the list: a question of ssh may take longer to answer.
-        let found = tokio::time::timeout(FIND_TIMEOUT, listing).await;
-        let found = found.unwrap_or_else(|_| Err(CliError::lost("no list in time")))?;
-        session.close().await;
-        if let Some(bridge) = bridge {
-            bridge.close().await;
-        }
-        Ok(found)
-    }
+/// A copy that has logged in at a source and waits.
+#[derive(Debug)]
+struct Ready {
+    from: usize,
+    child: Child,
 }
 
 /// A copy to several destinations.
@@ -194,15 +134,15 @@ async fn copy(args: &CpArgs, at: usize) -> Result<u8, CliError> {
     let (sources, places) = args.copy.places.split_at(at);
     let names = sources.iter().map(|source| name(source)).collect::<Result<Vec<_>, _>>()?;
     let interrupt = Interrupt::listen()?;
-    let (senders, sites): (Vec<_>, Vec<_>) = places
+    let (senders, mut sites): (Vec<_>, Vec<_>) = places
         .iter()
         .map(|place| {
             let (sender, state) = watch::channel(State::Receiving(0));
-            (sender, Site { place: directory(place), state })
+            (sender, Site::new(directory(place), state))
         })
         .unzip();
     let is_quiet = args.copy.quiet || args.copy.json || args.copy.json_lines;
-    let looking = sites.iter().map(|site| site.find(&args.copy, &names, &interrupt));
+    let looking = sites.iter_mut().map(|site| site.find(&args.copy, &names, &interrupt));
     let found = futures_util::future::join_all(looking).await;
     let had_directory = |found: &Vec<bool>| {
         sources.iter().zip(found).any(|(source, &is_there)| is_there && Path::new(source).is_dir())
@@ -214,7 +154,7 @@ async fn copy(args: &CpArgs, at: usize) -> Result<u8, CliError> {
         are_new: found.iter().map(|found| !found.contains(&true)).collect(),
         listing: Listing::of(sources, &args.copy),
         files: Mutex::new(vec![None; sites.len()]),
-        flags: args::given("cp", OWN_FLAGS),
+        flags: [args::given("cp", OWN_FLAGS), vec![origins(sources)?]].concat(),
         progress: Mutex::new(vec![String::new(); sites.len()]),
         movements: Movements::new(sites.len()),
         sites,
@@ -238,6 +178,7 @@ async fn copy(args: &CpArgs, at: usize) -> Result<u8, CliError> {
         code = code.max(ended.code);
     }
     fan_out.meter.clear();
+    futures_util::future::join_all(fan_out.sites.iter().map(Site::close)).await;
     if fan_out.interrupt.is_seen() {
         return Err(CliError::interrupted("interrupted: run the same command again to resume"));
     }
@@ -259,6 +200,16 @@ fn refuse_options(args: &CpArgs) -> Result<(), CliError> {
         ))),
         None => Ok(()),
     }
+}
+
+/// Identifiers of the sources as a flag, for the copies from all machines.
+fn origins(sources: &[OsString]) -> Result<OsString, CliError> {
+    let sources = sources.iter().map(|source| Source::from_argument(source)).collect();
+    let set = SourceSet::local(sources, true);
+    let set = set.map_err(|failure| CliError::usage(failure.to_string()))?;
+    let all =
+        set.origins().into_iter().map(|origin| format!("{:016x}", u64::from_be_bytes(origin)));
+    Ok(format!("--origins={}", all.collect::<Vec<_>>().join(",")).into())
 }
 
 /// Name of a source below a destination.
@@ -345,19 +296,20 @@ impl FanOut {
         let mut excluded = self.had_directories[..number].to_vec();
         // After a failure, the next copy waits for the end of the destination before.
         let mut begins_early = true;
-        let mut may_follow = true;
+        // A source is followed once.
+        let (mut followed, mut ready) = (None, None);
         loop {
-            let from =
-                (0..number).rev().find(|&at| !excluded[at] && self.state(at) != State::Failed);
-            let follows = std::mem::take(&mut may_follow) && self.can_follow(number, from);
+            let from = (0..number).rev().find(|&at| !excluded[at] && self.can_serve(at));
+            let follows = followed != from && self.can_follow(number, from);
+            followed = from;
             let is_last = match from {
                 Some(_) if follows => false,
                 Some(at) => match self.next_state(at, begins_early).await {
                     // Another destination, or this machine, takes its place.
                     Some(State::Failed) if !self.interrupt.is_seen() => continue,
                     None => {
-                        self.replace(number, at, "has received nothing for two minutes");
-                        excluded[at] = true;
+                        let why = "has received nothing for two minutes";
+                        self.replace(number, at, &mut excluded, why);
                         continue;
                     }
                     state => state == Some(State::Complete),
@@ -369,11 +321,10 @@ impl FanOut {
                 return Ok(self.ended(number, from, exit::INTERRUPTED, None));
             }
             let step = if follows { Step::Following } else { Step::of(is_last) };
-            let mut ended = self.run(number, from, step, state).await?;
-            // An interrupt of the terminal reaches the copy, too, and the copy may end first.
-            let is_interrupted =
-                ended.code == exit::INTERRUPTED && self.interrupt.follows_soon().await;
-            if is_interrupted || self.interrupt.is_seen() {
+            let waiting = from.filter(|_| follows);
+            let waiting = waiting.and_then(|at| self.take_ready(number, at, &excluded, &mut ready));
+            let mut ended = self.run(number, from, step, waiting, state).await?;
+            if self.is_interrupted(&ended).await {
                 state.send_replace(State::Failed);
                 return Ok(ended);
             }
@@ -383,13 +334,16 @@ impl FanOut {
                     self.complete(number, &ended, state);
                     return Ok(ended);
                 }
+                // A new login decides whether the destination is gone.
+                (exit::FAILED.., _, Some(_)) if self.sites[number].is_gone() => excluded.fill(true),
+                (exit::FAILED.., _, Some(at)) if self.sites[at].is_gone_soon().await => {
+                    self.replace(number, at, &mut excluded, "is gone");
+                    begins_early = true;
+                }
                 // Copies of complete files follow.
                 (_, false, _) if follows => {}
                 (code, false, _) => begins_early &= code == exit::DONE,
-                (_, true, Some(at)) => {
-                    self.replace(number, at, "cannot serve");
-                    excluded[at] = true;
-                }
+                (_, true, Some(at)) => self.replace(number, at, &mut excluded, "cannot serve"),
                 (code, true, None) => {
                     state.send_replace(State::Failed);
                     ended.code = code.max(exit::FAILED);
@@ -399,8 +353,15 @@ impl FanOut {
         }
     }
 
-    /// Prints why a destination gets another source.
-    fn replace(&self, number: usize, from: usize, why: &str) {
+    /// Whether an interrupt was seen. An interrupt of the terminal reaches a copy, too, and the copy may end first.
+    async fn is_interrupted(&self, ended: &Ended) -> bool {
+        self.interrupt.is_seen()
+            || ended.code == exit::INTERRUPTED && self.interrupt.follows_soon().await
+    }
+
+    /// Excludes a source, and prints why a destination gets another one.
+    fn replace(&self, number: usize, from: usize, excluded: &mut [bool], why: &str) {
+        excluded[from] = true;
         let (to, from) = (label(&self.sites[number].place), label(&self.sites[from].place));
         output::error(format_args!("{to}: {from} {why}; another source follows"));
     }
@@ -435,8 +396,9 @@ impl FanOut {
         }
     }
 
-    fn state(&self, site: usize) -> State {
-        *self.sites[site].state.borrow()
+    /// Whether other destinations can be served from a site.
+    fn can_serve(&self, site: usize) -> bool {
+        *self.sites[site].state.borrow() != State::Failed && !self.sites[site].is_gone()
     }
 
     /// Waits until a destination has ended, or with `early` until it has more complete files. Returns `None` if it has
@@ -453,12 +415,14 @@ impl FanOut {
         }
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
+            () = self.sites[site].gone() => {}
             _ = state.wait_for(|now| !matches!(now, State::Receiving(_))) => {}
             () = self.interrupt.wait() => {}
         }
         tokio::select! {
             // A destination whose task has ended has its last state.
             changed = state.wait_for(is_due) => Some(changed.map_or(State::Failed, |now| *now)),
+            () = self.sites[site].gone() => Some(State::Failed),
             () = self.movements.stalled(site) => None,
             () = self.interrupt.wait() => Some(before),
         }
@@ -470,37 +434,83 @@ impl FanOut {
         self.names.iter().map(|name| self.sites[site].below(name)).collect()
     }
 
-    /// Runs one copy from a destination, or from here.
-    async fn run(
+    /// Starts the process of a copy. A copy with a ticket logs in at its source, and waits for the ticket.
+    fn spawn(
         &self,
         number: usize,
         from: Option<usize>,
         step: Step,
-        state: &watch::Sender<State>,
-    ) -> Result<Ended, CliError> {
+        has_ticket: bool,
+    ) -> Result<Child, CliError> {
         let program = own_program().map_err(|error| {
             CliError::failed(format!("cannot find the program's own file: {error}"))
         })?;
-        let place = self.sites[number].place.clone();
         let mut command = Command::new(program);
         command
             .args(["cp", "--json-lines", "--quiet", "--end-with-stdin"])
             .args((step == Step::Following).then_some("--passed-on"))
+            .args(has_ticket.then_some("--ticket-line"))
             .args(&self.flags)
-            .arg("--");
-        command.args(self.places_at(from)).arg(&place);
+            .arg("--")
+            .args(self.places_at(from))
+            .arg(&self.sites[number].place);
         if !self.has_terminal {
             // An interrupt of the group reaches this process only, which passes the interrupt on once.
             command.process_group(0);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command.stderr(if step == Step::Last { Stdio::piped() } else { Stdio::null() });
-        let mut child = command
-            .spawn()
-            .map_err(|error| CliError::failed(format!("cannot start a copy: {error}")))?;
+        command.spawn().map_err(|error| CliError::failed(format!("cannot start a copy: {error}")))
+    }
+
+    /// Takes the waiting copy from this source, and keeps one ready from the next source before, if there is one.
+    fn take_ready(
+        &self,
+        number: usize,
+        from: usize,
+        excluded: &[bool],
+        ready: &mut Option<Ready>,
+    ) -> Option<Child> {
+        let taken = ready.take().filter(|it| it.from == from).map(|it| it.child);
+        let next = (0..from).rev().find(|&at| !excluded[at] && self.can_serve(at));
+        let has_ticket = self.ticket(number, next).is_some();
+        let next = next.filter(|_| has_ticket && self.can_follow(number, next));
+        *ready = next.and_then(|from| {
+            let child = self.spawn(number, Some(from), Step::Following, true).ok()?;
+            Some(Ready { from, child })
+        });
+        taken
+    }
+
+    /// Ticket of the server at a site for copies from this source.
+    fn ticket(&self, number: usize, from: Option<usize>) -> Option<&Ticket> {
+        // A source without ssh would need its own ticket in place of this one.
+        let is_by_ssh = from.is_none_or(|at| self.sites[at].ticket().is_some());
+        self.sites[number].ticket().filter(|_| is_by_ssh)
+    }
+
+    /// Runs one copy from a destination, or from here.
+    async fn run(
+        &self,
+        number: usize,
+        from: Option<usize>,
+        step: Step,
+        ready: Option<Child>,
+        state: &watch::Sender<State>,
+    ) -> Result<Ended, CliError> {
+        let ticket = self.ticket(number, from);
+        let mut child = match ready.filter(|_| ticket.is_some()) {
+            Some(child) => child,
+            None => self.spawn(number, from, step, ticket.is_some())?,
+        };
         self.movements.begin(number);
         // The kernel closes this pipe at any end of this process, and the copy then ends.
         let mut lifeline = child.stdin.take();
+        if let (Some(input), Some(ticket)) = (&mut lifeline, ticket) {
+            // A copy that has ended is reported by its exit code.
+            let _ = input.write_all(format!("{ticket}\n").as_bytes()).await;
+        }
+        let place = &self.sites[number].place;
         let feeding = match (step, from) {
             (Step::Following, Some(at)) => lifeline.take().map(|input| {
                 tokio::spawn(feed::feed(input, self.listing.clone(), self.sites[at].state.clone()))
@@ -508,7 +518,7 @@ impl FanOut {
             _ => None,
         };
         let errors =
-            child.stderr.take().map(|errors| tokio::spawn(print_errors(errors, label(&place))));
+            child.stderr.take().map(|errors| tokio::spawn(print_errors(errors, label(place))));
         let done = match child.stdout.take() {
             Some(lines) => self.follow((number, from), lines, child.id(), state).await,
             None => None,
@@ -639,7 +649,7 @@ mod tests {
     fn a_name_at_a_site_is_no_pattern_and_no_home_directory() {
         let below = |place: &str, name: &str| {
             let (_, state) = watch::channel(State::Complete);
-            let place = Site { place: place.into(), state }.below(OsStr::new(name));
+            let place = Site::new(place.into(), state).below(OsStr::new(name));
             match Location::parse(&place) {
                 Ok(Location::Remote(remote)) => String::from_utf8(remote.path).unwrap(),
                 other => panic!("{other:?}"),

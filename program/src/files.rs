@@ -228,6 +228,8 @@ pub(crate) async fn dial(
     observer: &Arc<dyn UploadObserver>,
 ) -> Result<(Session, Option<Bridge>), CliError> {
     let account = match server {
+        // The command that started this one keeps a server there.
+        Server::Ssh(_) if channel.given_ticket.is_some() => None,
         Server::Ssh(account) => Some(account.clone()),
         Server::Listener(host) => channel.account(host)?,
         Server::Ticket | Server::Here => None,

@@ -308,6 +308,12 @@ pub(crate) struct QueuedArgs {
     /// The list of entries on standard input.
     #[arg(skip)]
     pub(crate) passing: Passing,
+    /// Standard input begins with the ticket of a server at the destination.
+    #[arg(long, hide = true)]
+    pub(crate) ticket_line: bool,
+    /// Identifiers of the sources, also at the machines that pass them on.
+    #[arg(long, value_name = "ID,..", value_delimiter = ',', value_parser = parse_origin, hide = true)]
+    pub(crate) origins: Vec<[u8; 8]>,
     /// Rate limit of the timetable, besides --bwlimit.
     #[arg(long, value_name = "RATE", hide = true)]
     pub(crate) queue_limit: Option<Rate>,
@@ -329,6 +335,13 @@ pub(crate) fn limit(
 ) -> Option<Rate> {
     let timetable = timetable.map(|rate| rate.max(min_rate.unwrap_or(Rate(1))));
     timetable.into_iter().chain(bwlimit).min()
+}
+
+/// Parses an identifier of 16 hexadecimal digits.
+fn parse_origin(text: &str) -> Result<[u8; 8], String> {
+    let is_hex = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = is_hex.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+    number.map(u64::to_be_bytes).ok_or_else(|| format!("'{text}' is not 16 hexadecimal digits"))
 }
 
 fn parse_lease(text: &str) -> Result<Duration, String> {

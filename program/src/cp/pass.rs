@@ -51,6 +51,7 @@ pub(crate) fn transfer_options(args: &CopyArgs) -> Result<TransferOptions, CliEr
         .read_back(args.read_back)
         .links_out(args.copy_links)
         .growing(args.growing)
+        .origins(args.queued.origins.clone())
         .rules(args.rules.0.clone())
         .chmod(args.chmod.clone().unwrap_or_default());
     policy::apply(args, &mut options)?;

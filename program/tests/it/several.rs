@@ -48,10 +48,14 @@ impl Machines {
 
     /// Starts a copy of `data` of some seconds.
     fn copy(&self) -> Running {
+        self.copy_at("24M")
+    }
+
+    fn copy_at(&self, rate: &str) -> Running {
         let mut command = sabul();
         command.current_dir(self.path("near")).env("SABUL_SSH", self.path("ssh"));
         command.env("XDG_CACHE_HOME", self.path("cache"));
-        command.args(["cp", "-r", "--json", "--bwlimit", "24M", "--ports", "0"]);
+        command.args(["cp", "-r", "--json", "--bwlimit", rate, "--ports", "0"]);
         command.args(["data", "a:x", "b:x", "c:x"]);
         Running::start(&mut command)
     }
@@ -130,16 +134,36 @@ fn a_large_file_reaches_the_third_machine_while_the_first_still_receives() {
     }
 }
 
+/// The document of a destination.
+fn document(output: &Output, place: &str) -> serde_json::Value {
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    let all = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    all.into_iter().find(|document| document["place"] == place).expect("one for each destination")
+}
+
 #[test]
-fn the_death_of_a_receiver_leaves_the_others_complete() {
-    for (dead, others) in [("a", ["b", "c"]), ("b", ["a", "c"]), ("c", ["a", "b"])] {
+fn after_the_death_of_a_receiver_the_next_one_goes_on_with_its_part_from_another_source() {
+    for (dead, others, next, from) in [
+        ("a", ["b", "c"], "b:x/", "this machine"),
+        ("b", ["a", "c"], "c:x/", "a:x/"),
+        ("c", ["a", "b"], "b:x/", "a:x/"),
+    ] {
         let machines = Machines::new();
-        let copying = machines.copy();
-        wait_for("some bytes", || machines.received("c") > 1 << 20);
+        let copying = machines.copy_at("16M");
+        wait_for("some bytes", || machines.received("c") > 2 << 20);
         machines.kill(dead);
+        let before = machines.received(others[1]);
+        wait_for("more bytes", || {
+            assert!(!machines.path(others[0]).join("x/data/large").exists(), "{dead}: too late");
+            machines.received(others[1]) > before + (1 << 20)
+        });
         let output = copying.finish();
         assert_ne!(output.status.code(), Some(0), "{dead}");
         machines.expect_complete(&others, &output);
+        let document = document(&output, next);
+        assert_eq!(document["from"], from, "{document}");
+        let resumed = document["resumed_bytes"].as_u64().unwrap();
+        assert_eq!(resumed > 1 << 20, dead != "c", "{document}");
     }
 }
 

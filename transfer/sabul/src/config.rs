@@ -462,6 +462,9 @@ pub struct TransferOptions {
     /// The directory that the destination has to be. Any other than [`Expected::Any`] requires a destination that is a
     /// directory, which stays open for the whole transfer.
     pub expected: Expected,
+    /// Identifiers of the sources, for copies of one source from several machines: a copy takes over the partial data of
+    /// another copy with a common identifier. Without identifiers, they follow from the paths of the sources.
+    pub origins: Vec<[u8; 8]>,
 }
 
 impl Default for TransferOptions {
@@ -491,6 +494,7 @@ impl Default for TransferOptions {
             chmod: Chmod::default(),
             range: None,
             expected: Expected::Any,
+            origins: Vec::new(),
         }
     }
 }
@@ -520,9 +524,15 @@ setters!(TransferOptions {
     chmod: Chmod,
     range: Option<Range>,
     expected: Expected,
+    origins: Vec<[u8; 8]>,
 });
 
 impl TransferOptions {
+    /// Returns the identifiers of the sources, or those of their paths.
+    pub(crate) fn origins_or(&self, of_paths: impl FnOnce() -> Vec<[u8; 8]>) -> Vec<[u8; 8]> {
+        if self.origins.is_empty() { of_paths() } else { self.origins.clone() }
+    }
+
     /// Returns the choice of the carrier. `hop`: host that passes on the session, if any; `relays`: it may
     /// relay data, too.
     ///

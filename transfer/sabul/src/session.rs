@@ -196,7 +196,7 @@ impl Session {
             preserve: options.preserve || options.archive_mode,
             sync: options.sync,
             read_back: options.read_back,
-            origins: sources.origins(),
+            origins: options.origins_or(|| sources.origins()),
             expected: options.expected,
         };
         let resume = if options.resume { Resume::Yes } else { Resume::No };
@@ -249,7 +249,7 @@ impl Session {
         let needs_directory = sources.len() > 1 || sources.iter().any(|it| it.ends_with(b"/"));
         let &TransferOptions { sync, resume, read_back, links_out, expected, .. } = options;
         let (archive, preserve) = (options.archive_mode, options.preserve || options.archive_mode);
-        let origins = origins_of(sources.iter().map(Vec::as_slice));
+        let origins = options.origins_or(|| origins_of(sources.iter().map(Vec::as_slice)));
         let place = move |path, into_directory| Destination {
             path,
             into_directory,

@@ -7,6 +7,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use super::lines::Lines;
 use crate::relay::Tasks;
+use crate::ticket::Ticket;
 
 /// Ours: time for ssh to exit after the end of its input.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -17,6 +18,8 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Bridge {
     pub(super) child: Child,
     pub(super) pipes: Pipes,
+    /// Ticket of a server whose ports this machine reaches.
+    pub(super) ticket: Option<Ticket>,
 }
 
 /// Standard input and output of ssh.
@@ -32,9 +35,19 @@ pub(super) enum Pipes {
 }
 
 impl Bridge {
+    /// Returns the ticket of the server, for further connections; `None` if the session goes through ssh.
+    pub fn ticket(&self) -> Option<&Ticket> {
+        self.ticket.as_ref()
+    }
+
+    /// Waits until ssh has ended by itself; returns whether the server there ended in order.
+    pub async fn ended(&mut self) -> bool {
+        self.child.wait().await.is_ok_and(|status| status.success())
+    }
+
     /// Closes the input of ssh and waits for its exit, for a limited time.
     pub async fn close(self) {
-        let Self { mut child, pipes } = self;
+        let Self { mut child, pipes, .. } = self;
         let ending = async {
             let _output = match pipes {
                 Pipes::Lines { input, lines } => {

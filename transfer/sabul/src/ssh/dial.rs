@@ -103,7 +103,7 @@ pub async fn start_server(order: &Order) -> Result<StartedServer, Error> {
     let host = resolved.as_ref().map_or(typed, |resolved| resolved.host.as_str());
     let addresses = addresses(None, ticket.addresses(), host);
     let Dialling { child, input, lines, .. } = dialling;
-    let bridge = Bridge { child, pipes: Pipes::Lines { input, lines } };
+    let bridge = Bridge { child, pipes: Pipes::Lines { input, lines }, ticket: None };
     Ok(StartedServer { ticket: ticket.with_addresses(addresses), bridge })
 }
 
@@ -133,7 +133,8 @@ pub async fn start_forwarded(order: &Order) -> Result<ForwardedServer, Error> {
         ssh_error(ErrorKind::Failure, &[], text)
     })?;
     let ticket = ticket.with_addresses(vec![forward.address()]);
-    Ok(ForwardedServer { ticket, bridge: Bridge { child, pipes: Pipes::Relay(tasks) }, forward })
+    let bridge = Bridge { child, pipes: Pipes::Relay(tasks), ticket: None };
+    Ok(ForwardedServer { ticket, bridge, forward })
 }
 
 /// A command of the program on a host.
@@ -228,10 +229,9 @@ impl Dialling<'_> {
         match dialled {
             Some(Ok(session)) => {
                 let Self { child, input, lines, .. } = self;
-                Ok(Dialled {
-                    session,
-                    bridge: Bridge { child, pipes: Pipes::Lines { input, lines } },
-                })
+                let (pipes, ticket) =
+                    (Pipes::Lines { input, lines }, Some(ticket.with_addresses(addresses)));
+                Ok(Dialled { session, bridge: Bridge { child, pipes, ticket } })
             }
             Some(Err(error)) if order.carrier != Carrier::Auto || error.is_of_request() => {
                 Err(self.unreachable(&error, &addresses, port, through))
@@ -253,7 +253,7 @@ impl Dialling<'_> {
     ) -> Result<Dialled, Error> {
         let Self { order, child, input, lines, .. } = self;
         let (relay, tasks) = Relay::start(lines.into_reader(), input, None);
-        let bridge = Bridge { child, pipes: Pipes::Relay(tasks) };
+        let bridge = Bridge { child, pipes: Pipes::Relay(tasks), ticket: None };
         let peer = ticket.addresses().iter().find_map(|address| address.parse().ok());
         let peer = peer.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
         let session = connect_through(ThroughSsh { relay, reason }, peer, ticket, config).await;
