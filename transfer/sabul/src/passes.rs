@@ -32,7 +32,7 @@ const PASSES_OF_SESSION: usize = 4;
 pub enum Permit {
     /// Write files at this destination.
     Put(Vec<u8>),
-    /// Read these sources.
+    /// Read these sources, without the files behind links that lead out of them.
     Get(Vec<Vec<u8>>),
 }
 
@@ -49,7 +49,9 @@ impl Permit {
     fn permits(&self, request: &control::Request) -> bool {
         match (self, request) {
             (Self::Put(to), control::Request::Put { destination, .. }) => destination == to,
-            (Self::Get(from), control::Request::Get { sources, .. }) => sources == from,
+            (Self::Get(from), control::Request::Get { sources, links_out, .. }) => {
+                sources == from && !links_out
+            }
             _ => false,
         }
     }

@@ -14,13 +14,17 @@ use sabul::{
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// Answers each stream with a pass for the destination that the stream names.
+/// Answers each stream with a pass: to read the sources behind `read:`, or for the destination that the stream names.
 struct Admitting;
 
 impl StreamService for Admitting {
     fn answer(self: Arc<Self>, request: StreamRequest, _files: ServedFiles) -> StreamAnswer {
         Box::pin(async move {
-            let ticket = request.admit(Permit::Put(request.name.clone().into_bytes()))?;
+            let permit = match request.name.strip_prefix("read:") {
+                Some(source) => Permit::Get(vec![source.as_bytes().to_vec()]),
+                None => Permit::Put(request.name.clone().into_bytes()),
+            };
+            let ticket = request.admit(permit)?;
             let mut stream = request.accept_sender()?;
             stream.write_all(ticket.to_string().as_bytes()).await.unwrap();
             stream.finish().await.map(|_| None)
@@ -92,6 +96,27 @@ async fn a_pass_permits_its_destination_once_and_nothing_else() {
     let second = connect(&ticket).await;
     let error = put(&second, &source, "in").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Authentication, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pass_to_read_leads_to_no_file_behind_a_link_out_of_its_sources() {
+    let (root, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::create_dir(root.path().join("named")).unwrap();
+    std::fs::write(root.path().join("private"), b"private").unwrap();
+    std::fs::write(root.path().join("named/file"), b"content").unwrap();
+    std::os::unix::fs::symlink("../private", root.path().join("named/link")).unwrap();
+    let user = connect(&listen(root.path()).await).await;
+    let holder = connect(&pass(&user, "read:named").await).await;
+    let read = async |options: &TransferOptions| {
+        let to = LocalDestination::directory(here.path());
+        let transfer = holder.get(vec![b"named".to_vec()], true, to, options).await.unwrap();
+        transfer.finish().await
+    };
+    let error = read(&TransferOptions::default().links_out(true)).await.unwrap_err();
+    assert!(error.to_string().contains("permits one copy"), "{error}");
+    read(&TransferOptions::default()).await.unwrap();
+    assert_eq!(std::fs::read(here.path().join("named/file")).unwrap(), b"content");
+    assert!(!here.path().join("named/link").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
