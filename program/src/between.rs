@@ -628,12 +628,32 @@ fn conclude(
         _ if interrupt.is_seen() => {
             Err(CliError::interrupted("interrupted: run the same command again to resume"))
         }
-        Some(code) if done.is_some() || is_dry && code != SSH_FAILED => Ok((code, done)),
+        Some(code) if done.is_some() || is_dry && code != SSH_FAILED => {
+            Ok((code_of(code, done.as_ref()), done))
+        }
         Some(code) if code != SSH_FAILED && code != exit::DONE => Ok((code, None)),
         _ => Err(CliError::lost(
             "the connection to the machine that runs the copy was lost; run the same command again to resume",
         )),
     }
+}
+
+/// Returns the exit code of a command that ended with `code` and this event. If only one of both is a failure, the copy
+/// failed.
+fn code_of(code: u8, done: Option<&Value>) -> u8 {
+    match (code, done) {
+        (exit::DONE, Some(done)) => exit_of(done),
+        _ => code,
+    }
+}
+
+/// Returns the exit code in the event of the end. An event with failures is no success.
+fn exit_of(done: &Value) -> u8 {
+    let code = done["exit"].as_u64().and_then(|code| u8::try_from(code).ok());
+    let code = code.unwrap_or(exit::FAILED);
+    let is_empty = |errors: &Value| errors.as_array().is_none_or(Vec::is_empty);
+    let has_failures = done["failed"].as_u64() > Some(0) || !is_empty(&done["errors"]);
+    if code == exit::DONE && has_failures { exit::FAILED } else { code }
 }
 
 /// Returns the event of a copy that ended without one.
@@ -703,5 +723,34 @@ mod tests {
             let has = |word: &str| words.iter().any(|it| it == word);
             assert_eq!((has("--relay"), has("--carrier=tcp")), (expected, expected), "{words:?}");
         }
+    }
+
+    #[test]
+    fn an_invalid_exit_code_of_another_machine_is_a_failure() {
+        for (text, code) in [
+            ("0", 0),
+            ("6", 6),
+            ("256", exit::FAILED),
+            ("-1", exit::FAILED),
+            ("null", exit::FAILED),
+        ] {
+            let done: Value = serde_json::from_str(&format!("{{\"exit\":{text}}}")).unwrap();
+            assert_eq!(exit_of(&done), code, "{text}");
+        }
+        for failures in [r#""failed":18446744073709551615"#, r#""errors":[0]"#] {
+            let done = serde_json::from_str(&format!("{{\"exit\":0,{failures}}}")).unwrap();
+            assert_eq!(exit_of(&done), exit::FAILED, "{failures}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_succeeds_with_an_event_of_a_failure_has_failed() {
+        let event = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        let done = event(r#"{"event":"done","exit":0,"failed":0,"errors":[]}"#);
+        assert_eq!(code_of(0, Some(&done)), 0);
+        assert_eq!(code_of(5, Some(&done)), 5);
+        assert_eq!(code_of(0, Some(&event(r#"{"event":"done","exit":6}"#))), 6);
+        assert_eq!(code_of(0, Some(&event(r#"{"event":"done","exit":"0"}"#))), exit::FAILED);
+        assert_eq!(code_of(3, None), 3);
     }
 }

@@ -12,12 +12,12 @@ use sabul_units::{count, show_bytes, show_rate};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
-use super::{Events, INTERRUPTED_EARLY, LINE_MAX, UNREACHABLE, unsupported};
+use super::{Events, INTERRUPTED_EARLY, LINE_MAX, UNREACHABLE, exit_of, unsupported};
 use crate::args::{self, ChannelArgs, CopyArgs};
 use crate::cp::remotes::{Choice, Different, Remotes};
 use crate::cp::{CopyCommand, Selecting, dry_run, entries, there_already, transfer_options};
 use crate::error::CliError;
-use crate::exit::{self, FAILED};
+use crate::exit;
 use crate::interrupt::Interrupt;
 use crate::keys;
 use crate::order::{
@@ -467,14 +467,6 @@ async fn reachable(ticket: Ticket, session: &Session) -> Ticket {
     ticket.with_addresses(texts)
 }
 
-/// Returns the exit code in the event of the end. An event with failures is no success.
-fn exit_of(done: &Value) -> u8 {
-    let code = done["exit"].as_u64().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED);
-    let has_failures = done["failed"].as_u64() > Some(0)
-        || done["errors"].as_array().is_some_and(|errors| !errors.is_empty());
-    if code == exit::DONE && has_failures { FAILED } else { code }
-}
-
 /// Returns the messages of failures in the event of the end. The servers are not trusted with this terminal.
 fn messages(done: &Value) -> impl Iterator<Item = String> {
     let errors = done["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -560,18 +552,5 @@ mod tests {
         let shown: Vec<_> = messages(&done).collect();
         assert_eq!(shown[0], "n: a directory at one end and none at the other");
         assert_eq!(shown[1], "cannot write 'to/in/n': a folder is needed");
-    }
-
-    #[test]
-    fn an_invalid_exit_code_of_a_server_is_a_failure() {
-        for (text, code) in [("0", 0), ("6", 6), ("256", FAILED), ("-1", FAILED), ("null", FAILED)]
-        {
-            let done: Value = serde_json::from_str(&format!("{{\"exit\":{text}}}")).unwrap();
-            assert_eq!(exit_of(&done), code, "{text}");
-        }
-        for failures in [r#""failed":18446744073709551615"#, r#""errors":[0]"#] {
-            let done = serde_json::from_str(&format!("{{\"exit\":0,{failures}}}")).unwrap();
-            assert_eq!(exit_of(&done), FAILED, "{failures}");
-        }
     }
 }
