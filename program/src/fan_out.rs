@@ -266,7 +266,8 @@ impl Ended {
     /// Number of files that are at the destination now.
     fn files(&self) -> Option<u64> {
         let done = self.done.as_ref()?;
-        Some(done["files"].as_u64()? + done["skipped_files"].as_u64().unwrap_or(0))
+        let skipped = done["skipped_files"].as_u64().unwrap_or(0);
+        Some(done["files"].as_u64()?.saturating_add(skipped))
     }
 
     /// Formats the summary.
