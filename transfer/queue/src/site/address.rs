@@ -107,6 +107,11 @@ impl Address {
         let mut config: Config =
             url.parse().map_err(|error: tokio_postgres::Error| AddressError::Text(why(&error)))?;
         let hosts: Vec<String> = config.get_hosts().iter().map(shown).collect();
+        // The rest of a password, which no message and no query for the name may contain.
+        if hosts.iter().any(|host| host.contains('@')) {
+            let why = "its password or user contains '@': write %40 in place of each '@' there";
+            return Err(AddressError::Text(why.to_owned()));
+        }
         if hosts.is_empty() && config.get_hostaddrs().is_empty() {
             return Err(AddressError::NoHost);
         }
@@ -218,9 +223,13 @@ mod tests {
             "postgres://me:secret@localhost/queue?frobnicate=1",
             "postgres://me:secret@localhost:port/queue",
             "mysql://me:secret@localhost/queue",
+            "postgres://me:a@secret@localhost/queue",
+            "postgres://me:a@secret@db/queue?sslmode=disable",
         ] {
             assert!(!error(url).contains("secret"), "{}", error(url));
         }
+        assert!(error("postgres://me:a@b@localhost/queue").contains("write %40"));
+        Address::parse("postgres://me:a%40b@localhost/queue").unwrap();
         assert!(error("postgres:///queue").contains("no host"));
     }
 
