@@ -13,7 +13,7 @@ use crate::job::JobId;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SiteError {
-    /// The database does not answer; a later call can succeed.
+    /// The database does not answer, or has no room; a later call can succeed.
     Outage {
         /// The database.
         place: String,
@@ -65,8 +65,8 @@ impl fmt::Display for SiteError {
         match self {
             Self::Outage { place, cause } => write!(
                 f,
-                "the database of the queue, {place}, does not answer: {cause}; start the database, or correct the \
-                 address of --store"
+                "the database of the queue, {place}, does not answer: {cause}; start the database, make room on its \
+                 machine, or correct the address of --store"
             ),
             Self::Uncertain { place, cause } => write!(
                 f,
@@ -148,28 +148,35 @@ impl SiteError {
     }
 }
 
-/// Whether the error is that of a connection, or of a database that starts, stops, is a standby or has no room for
-/// another connection.
+/// Whether the error is that of a connection, or of a database that starts, stops, is a standby, or lacks disk space,
+/// memory, files or connections.
 fn is_outage(error: &tokio_postgres::Error) -> bool {
-    if let Some(code) = error.code() {
-        // Class 08: connection exception. Class 57: operator intervention. [PostgreSQL 15, appendix A]
-        return code.code().starts_with("08")
-            || [
-                SqlState::QUERY_CANCELED,
-                SqlState::ADMIN_SHUTDOWN,
-                SqlState::CRASH_SHUTDOWN,
-                SqlState::CANNOT_CONNECT_NOW,
-                SqlState::IDLE_SESSION_TIMEOUT,
-                SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-                SqlState::TOO_MANY_CONNECTIONS,
-                SqlState::T_R_SERIALIZATION_FAILURE,
-                SqlState::T_R_DEADLOCK_DETECTED,
-                SqlState::LOCK_NOT_AVAILABLE,
-                SqlState::READ_ONLY_SQL_TRANSACTION,
-            ]
-            .contains(code);
+    match error.code() {
+        Some(code) => is_outage_code(code),
+        None => {
+            error.is_closed()
+                || has_io_cause(error)
+                || error.to_string().starts_with("error connecting")
+        }
     }
-    error.is_closed() || has_io_cause(error) || error.to_string().starts_with("error connecting")
+}
+
+fn is_outage_code(code: &SqlState) -> bool {
+    // Connection exception, insufficient resources, and errors of the system. [PostgreSQL 15, appendix A]
+    ["08", "53", "58"].iter().any(|class| code.code().starts_with(class))
+        || [
+            SqlState::QUERY_CANCELED,
+            SqlState::ADMIN_SHUTDOWN,
+            SqlState::CRASH_SHUTDOWN,
+            SqlState::CANNOT_CONNECT_NOW,
+            SqlState::IDLE_SESSION_TIMEOUT,
+            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+            SqlState::T_R_SERIALIZATION_FAILURE,
+            SqlState::T_R_DEADLOCK_DETECTED,
+            SqlState::LOCK_NOT_AVAILABLE,
+            SqlState::READ_ONLY_SQL_TRANSACTION,
+        ]
+        .contains(code)
 }
 
 fn has_io_cause(error: &tokio_postgres::Error) -> bool {

@@ -234,6 +234,29 @@ fn a_restart_of_the_database_extends_leases_and_calls_wait() {
 }
 
 #[test]
+fn a_worker_waits_while_the_database_has_no_room() {
+    const FULL: &str = "
+        CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN RAISE EXCEPTION USING ERRCODE = ''disk_full'', MESSAGE = ''no space left''; END';
+        CREATE TRIGGER full_disk BEFORE UPDATE ON sabul.job FOR EACH ROW EXECUTE FUNCTION full_disk();";
+    let Some(cluster) = Cluster::start() else { return };
+    let (mut site, _folder) = worker(&cluster, "first", LONG);
+    let id = site.add(&new_job(0)).unwrap();
+    site.take().unwrap().unwrap();
+    let mut other = open(&cluster);
+    other.call(async |jobs| Ok(jobs.batch_execute(FULL).await?)).unwrap();
+    let outages = Arc::new(AtomicU32::new(0));
+    site.patience = Box::new(Limited(Arc::clone(&outages)));
+    let waiting = thread::spawn(move || site.finish(id, &ending(Outcome::Done)));
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(state(&mut other, id), State::Running);
+    let room = "DROP TRIGGER full_disk ON sabul.job";
+    other.call(async |jobs| Ok(jobs.batch_execute(room).await?)).unwrap();
+    assert_eq!(waiting.join().unwrap().unwrap(), Some(State::Done));
+    assert_eq!(outages.load(Ordering::Relaxed), 1);
+}
+
+#[test]
 fn four_workers_take_each_job_once_although_connections_are_cut() {
     const JOBS: usize = 200;
     let Some(cluster) = Cluster::start() else { return };
