@@ -12,6 +12,7 @@ mod address;
 mod error;
 mod jobs;
 mod lease;
+mod proof;
 mod row;
 mod tables;
 mod work;

@@ -9,8 +9,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, SslNegotiation};
+use tokio_postgres::{Client, Config, NoTls};
+
+use super::error::SiteError;
+use super::proof::Proving;
 
 /// Ours: maximum size of a file with an address in bytes.
 const FILE_MAX: u64 = 64 << 10;
@@ -22,8 +25,10 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 /// Address of the database, without its password in messages.
 #[derive(Clone)]
 pub struct Address {
-    pub(super) config: Config,
+    config: Config,
     place: String,
+    /// The database has to prove that it knows the password.
+    is_proving: bool,
 }
 
 impl fmt::Debug for Address {
@@ -46,6 +51,10 @@ pub enum AddressError {
     NoHost,
     /// The database is on another machine, and the connection would not be encrypted.
     Plain(String),
+    /// All users may write into the directory of the socket.
+    Folder(PathBuf),
+    /// The database is reached over TCP, and there is no password with which it could prove itself.
+    NoProof(String),
 }
 
 impl fmt::Display for AddressError {
@@ -73,6 +82,18 @@ impl fmt::Display for AddressError {
                 f,
                 "the connection to '{host}' would not be encrypted: this program has no TLS for databases; use a tunnel \
                  to a socket or to localhost, or add ?sslmode=disable to the address on a network that you trust"
+            ),
+            Self::Folder(path) => write!(
+                f,
+                "all users may write into '{}', and put a socket of their own there while the database is down, to give \
+                 commands to the workers; use a directory that belongs to the account of the database",
+                path.display()
+            ),
+            Self::NoProof(host) => write!(
+                f,
+                "the address of the queue has no password, and any user can listen at '{host}' while the database is \
+                 down, to give commands to the workers: use a socket (?host=DIRECTORY), a password for SCRAM, or \
+                 ?sslmode=disable on a machine without other users"
             ),
         }
     }
@@ -120,7 +141,12 @@ impl Address {
         {
             return Err(AddressError::Plain(host));
         }
-        config.ssl_mode(SslMode::Disable);
+        let is_proving = is_proving(&mut config)?;
+        match is_proving {
+            // The client gives the stream to the connector at once.
+            true => config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct),
+            false => config.ssl_mode(SslMode::Disable),
+        };
         config.application_name("sabul queue").keepalives_idle(KEEPALIVE);
         config.keepalives_interval(KEEPALIVE).keepalives_retries(2).tcp_user_timeout(3 * KEEPALIVE);
         if config.get_connect_timeout().is_none() {
@@ -128,7 +154,20 @@ impl Address {
         }
         let name = config.get_dbname().or_else(|| config.get_user()).unwrap_or_default();
         let place = format!("'{name}' at {}", hosts.join(", "));
-        Ok(Self { config, place })
+        Ok(Self { config, place, is_proving })
+    }
+
+    /// Connects.
+    pub(super) async fn connect(&self) -> Result<Client, SiteError> {
+        // The task of a connection ends with the client. Its error is that of the client's next call.
+        if self.is_proving {
+            let (client, connection) = self.config.connect(Proving).await?;
+            tokio::spawn(async move { drop(connection.await) });
+            return Ok(client);
+        }
+        let (client, connection) = self.config.connect(NoTls).await?;
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(client)
     }
 
     /// Returns database and hosts for messages.
@@ -170,6 +209,35 @@ fn shown(host: &Host) -> String {
     }
 }
 
+/// Whether the database has to prove that it knows the password.
+fn is_proving(config: &mut Config) -> Result<bool, AddressError> {
+    for host in config.get_hosts() {
+        if let Host::Unix(folder) = host
+            && fs::metadata(folder).is_ok_and(|found| found.mode() & 0o002 != 0)
+        {
+            return Err(AddressError::Folder(folder.clone()));
+        }
+    }
+    let has_socket = config.get_hosts().iter().any(|host| matches!(host, Host::Unix(_)));
+    let has_tcp = config.get_hosts().iter().any(|host| matches!(host, Host::Tcp(_)))
+        || !config.get_hostaddrs().is_empty();
+    if !has_tcp || config.get_ssl_mode() == SslMode::Disable {
+        return Ok(false);
+    }
+    if has_socket {
+        return Err(AddressError::Text("it names a socket and a host".to_owned()));
+    }
+    if config.get_hosts().is_empty() {
+        for address in config.get_hostaddrs().to_vec() {
+            config.host(address.to_string());
+        }
+    }
+    match (config.get_password(), config.get_hosts().first()) {
+        (None, Some(host)) => Err(AddressError::NoProof(shown(host))),
+        _ => Ok(true),
+    }
+}
+
 /// Returns a host that is not this machine, if there is one.
 fn far_host(config: &Config) -> Option<String> {
     let far_address = config.get_hostaddrs().iter().find(|address| !address.is_loopback());
@@ -202,7 +270,7 @@ mod tests {
     #[test]
     fn connections_without_encryption_leave_this_machine_only_on_request() {
         for near in ["localhost", "127.0.0.1", "[::1]", "%2Frun%2Fpostgresql"] {
-            Address::parse(&format!("postgres://me@{near}/queue")).unwrap();
+            Address::parse(&format!("postgres://me:secret@{near}/queue")).unwrap();
         }
         Address::parse("postgres:///queue?host=/run/postgresql&user=me").unwrap();
         let far = error("postgres://me:secret@db.example.org/queue");
@@ -210,6 +278,23 @@ mod tests {
         assert!(error("postgres://me@localhost,db2/queue").contains("'db2'"));
         assert!(error("postgres://me@db/queue?hostaddr=10.0.0.1").contains("'10.0.0.1'"));
         Address::parse("postgres://me@db.example.org/queue?sslmode=disable").unwrap();
+    }
+
+    #[test]
+    fn a_database_that_could_be_another_program_has_to_prove_itself() {
+        let is_proving = |url: &str| Address::parse(url).unwrap().is_proving;
+        assert!(is_proving("postgres://me:secret@localhost/queue"));
+        assert!(is_proving("postgres://me:secret@/queue?hostaddr=127.0.0.1"));
+        assert!(!is_proving("postgres://me@localhost/queue?sslmode=disable"));
+        assert!(!is_proving("postgres:///queue?host=/nowhere&user=me"));
+        assert!(error("postgres://me@localhost/queue").contains("no password"));
+        assert!(error("postgres:///queue?hostaddr=127.0.0.1").contains("listen at '127.0.0.1'"));
+        assert!(error("postgres://me:a@%2Fnowhere,localhost/queue").contains("socket and a host"));
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("postgres:///queue?host={}", folder.path().display());
+        Address::parse(&url).unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        assert!(error(&url).contains("a socket of their own"));
     }
 
     #[test]
@@ -243,7 +328,7 @@ mod tests {
             Address::read(path.as_os_str()).map_err(|error| error.to_string())
         };
         read("postgres://me:secret@localhost/queue\n", 0o600).unwrap();
-        read("postgres://me@localhost/queue", 0o644).unwrap();
+        read("postgres:///queue?host=/nowhere", 0o644).unwrap();
         let refused = read("postgres://me:secret@localhost/queue", 0o644).unwrap_err();
         assert!(refused.contains("mode 0644") && refused.contains("set its mode to 0600"));
         let missing = Address::read("/nowhere/store".as_ref()).unwrap_err().to_string();

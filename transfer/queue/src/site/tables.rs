@@ -1,7 +1,7 @@
 //! Connections, and the tables of the queue of a site.
 
 use tokio::runtime::{Builder, Runtime};
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use super::address::Address;
 use super::error::SiteError;
@@ -77,9 +77,7 @@ pub(super) fn runtime() -> Result<Runtime, SiteError> {
 
 /// Connects, and creates or checks the tables.
 pub(super) async fn connect(address: &Address) -> Result<Client, SiteError> {
-    let (mut client, connection) = address.config.connect(NoTls).await?;
-    // Ends with the client. Its error is that of the client's next call.
-    tokio::spawn(async move { drop(connection.await) });
+    let mut client = address.connect().await?;
     client.batch_execute(SESSION).await?;
     let encoding: String = client.query_one_scalar("SHOW server_encoding", &[]).await?;
     if encoding != "UTF8" {

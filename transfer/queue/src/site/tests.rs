@@ -3,6 +3,8 @@
 
 mod cluster;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -325,6 +327,55 @@ fn a_call_whose_answer_is_lost_has_the_effect_of_one_call() {
     assert!(matches!(error, SiteError::Uncertain { .. }), "{error}");
     assert!(error.to_string().contains("shows whether the command took effect"), "{error}");
     assert_eq!(state(&mut site, other), State::Cancelled);
+}
+
+/// Waits for nothing.
+struct Impatient;
+
+impl Patience for Impatient {
+    fn goes_on(&mut self, _: &SiteError, _: Duration) -> bool {
+        false
+    }
+
+    fn is_over(&mut self, _: Duration) {}
+}
+
+/// The error of a connection to this address.
+fn refusal(url: &str) -> Option<String> {
+    let address = Address::read(url.as_ref()).unwrap();
+    Site::open(address, Box::new(Impatient)).err().map(|error| error.to_string())
+}
+
+#[test]
+fn a_database_over_tcp_proves_that_it_knows_the_password() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let url = cluster.listen("secret");
+    let set = "ALTER ROLE queue PASSWORD 'secret'";
+    open(&cluster).call(async |jobs| Ok(jobs.batch_execute(set).await?)).unwrap();
+    assert_eq!(refusal(&url), None);
+    let error = refusal(&url.replace("secret", "other")).unwrap();
+    assert!(error.contains("password authentication failed"), "{error}");
+}
+
+#[test]
+fn a_program_at_the_port_of_the_database_gets_no_password_and_gives_no_jobs() {
+    // It accepts without a proof, and it requests the password in the clear.
+    for code in [0_i32, 3] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let program = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let request = [&b"R\0\0\0\x08"[..], &code.to_be_bytes()].concat();
+            stream.write_all(&request).unwrap();
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer);
+            answer
+        });
+        let error = refusal(&format!("postgres://me:secret@localhost:{port}/queue")).unwrap();
+        assert!(error.contains("does not prove that it knows the password"), "{error}");
+        let answer = program.join().unwrap();
+        assert!(!answer.windows(6).any(|some| some == b"secret"), "{code}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A PostgreSQL cluster of its own on a unix socket, in a temporary directory.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,6 +20,8 @@ pub(super) struct Cluster {
     programs: PathBuf,
     account: Option<(u32, u32)>,
     server: Option<Child>,
+    /// Port of 127.0.0.1 with SCRAM, if the server listens there.
+    port: Option<u16>,
 }
 
 impl Cluster {
@@ -32,7 +35,7 @@ impl Cluster {
         if let Some((user, group)) = account {
             std::os::unix::fs::chown(folder.path(), Some(user), Some(group)).unwrap();
         }
-        let mut cluster = Self { folder, programs, account, server: None };
+        let mut cluster = Self { folder, programs, account, server: None, port: None };
         let made = cluster
             .command("initdb")
             .args(["-D", cluster.data().to_str().unwrap()])
@@ -57,7 +60,19 @@ impl Cluster {
 
     /// Address of the database.
     pub(super) fn url(&self) -> String {
-        format!("postgres://queue@/queue?host={}", self.folder.path().display())
+        let port = self.port.unwrap_or(5432);
+        format!("postgres://queue@/queue?host={}&port={port}", self.folder.path().display())
+    }
+
+    /// Listens at a port of 127.0.0.1 too, where the database requests SCRAM. Returns an address with this password there.
+    pub(super) fn listen(&mut self, password: &str) -> String {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        self.stop(false);
+        self.port = Some(free);
+        let rules = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+        fs::write(self.data().join("pg_hba.conf"), rules).unwrap();
+        self.start_again();
+        format!("postgres://queue:{password}@127.0.0.1:{free}/queue")
     }
 
     fn command(&self, name: &str) -> Command {
@@ -74,13 +89,16 @@ impl Cluster {
         let log = fs::File::create(self.folder.path().join("log")).unwrap();
         let mut server = self.command("postgres");
         server.arg("-D").arg(self.data()).arg("-k").arg(self.folder.path());
-        server.args(["-c", "listen_addresses=", "-c", "fsync=off"]).stdout(Stdio::null());
+        let addresses = if self.port.is_some() { "127.0.0.1" } else { "" };
+        let port = self.port.unwrap_or(5432).to_string();
+        server.args(["-c", &format!("listen_addresses={addresses}"), "-p", &port]);
+        server.args(["-c", "fsync=off"]).stdout(Stdio::null());
         self.server = Some(server.stderr(log).spawn().unwrap());
         let deadline = Instant::now() + PATIENCE;
         let host = self.folder.path().to_str().unwrap().to_owned();
         let is_ready = || {
             let mut ready = self.command("pg_isready");
-            ready.args(["-q", "-h", &host]).status().unwrap().success()
+            ready.args(["-q", "-h", &host, "-p", &port]).status().unwrap().success()
         };
         while !is_ready() {
             assert!(Instant::now() < deadline, "the server did not start");
