@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::process::geteuid;
 use tokio_postgres::config::{Host, SslMode, SslNegotiation};
 use tokio_postgres::{Client, Config, NoTls};
 
@@ -45,6 +46,8 @@ pub enum AddressError {
     File(PathBuf, io::Error),
     /// Other users may read the file, which has a password.
     Mode(PathBuf, u32),
+    /// Another user can change the file, and so give commands to the workers.
+    Owner(PathBuf),
     /// The text is no address.
     Text(String),
     /// The address has no host.
@@ -68,6 +71,12 @@ impl fmt::Display for AddressError {
             Self::Mode(path, mode) => write!(
                 f,
                 "'{}' has a password and mode {mode:04o}, so all users may read the password; set its mode to 0600",
+                path.display()
+            ),
+            Self::Owner(path) => write!(
+                f,
+                "another user can change '{}', and so give commands to the workers; use a file that belongs to you or \
+                 root, with mode 0600 or 0644",
                 path.display()
             ),
             Self::Text(why) => write!(
@@ -112,8 +121,11 @@ impl Address {
             return Self::parse(url);
         }
         let path = Path::new(text);
-        let (content, mode) =
+        let (content, mode, owner) =
             content_of(path).map_err(|error| AddressError::File(path.to_owned(), error))?;
+        if mode & 0o022 != 0 || (owner != 0 && owner != geteuid().as_raw()) {
+            return Err(AddressError::Owner(path.to_owned()));
+        }
         let address = Self::parse(content.trim())?;
         if address.has_password() && mode & 0o007 != 0 {
             return Err(AddressError::Mode(path.to_owned(), mode & 0o7777));
@@ -185,8 +197,8 @@ fn is_url(text: &str) -> bool {
     text.starts_with("postgres://") || text.starts_with("postgresql://")
 }
 
-/// Returns the content and the mode of a file.
-fn content_of(path: &Path) -> io::Result<(String, u32)> {
+/// Returns the content, the mode and the owner of a file.
+fn content_of(path: &Path) -> io::Result<(String, u32, u32)> {
     let file = fs::File::open(path)?;
     let facts = file.metadata()?;
     if !facts.is_file() || facts.len() > FILE_MAX {
@@ -194,7 +206,7 @@ fn content_of(path: &Path) -> io::Result<(String, u32)> {
     }
     let mut text = String::new();
     file.take(FILE_MAX).read_to_string(&mut text)?;
-    Ok((text, facts.mode()))
+    Ok((text, facts.mode(), facts.uid()))
 }
 
 fn why(error: &tokio_postgres::Error) -> String {
@@ -331,6 +343,10 @@ mod tests {
         read("postgres:///queue?host=/nowhere", 0o644).unwrap();
         let refused = read("postgres://me:secret@localhost/queue", 0o644).unwrap_err();
         assert!(refused.contains("mode 0644") && refused.contains("set its mode to 0600"));
+        for mode in [0o620, 0o646, 0o666] {
+            let refused = read("postgres:///queue?host=/nowhere", mode).unwrap_err();
+            assert!(refused.contains("another user can change"), "{refused}");
+        }
         let missing = Address::read("/nowhere/store".as_ref()).unwrap_err().to_string();
         assert!(missing.contains("'/nowhere/store'"), "{missing}");
     }
