@@ -10,6 +10,7 @@
 use std::io;
 use std::time::Duration;
 
+use sabul_units::count;
 use tokio::time::Instant;
 
 use crate::error::Error;
@@ -87,6 +88,8 @@ pub(super) struct Rejections {
     answered: Instant,
     /// Whether the other end has proved to be a listener: by its busy message or by its certificate.
     is_listener: bool,
+    /// Whether the other end has sent its busy message. A lost connection may also be the fault of the path.
+    is_busy: bool,
     next_word: Instant,
     /// First error; explains more than a later one.
     first: Option<Error>,
@@ -102,6 +105,7 @@ impl Rejections {
             hang_ups: 0,
             answered: began,
             is_listener: false,
+            is_busy: false,
             next_word: began + MESSAGE_AFTER,
             first: None,
         }
@@ -124,6 +128,7 @@ impl Rejections {
         address: &str,
     ) -> Result<Duration, Error> {
         self.is_listener |= matches!(rejection, Rejection::Busy | Rejection::Unanswered);
+        self.is_busy |= rejection == Rejection::Busy;
         self.hang_ups += u32::from(rejection == Rejection::Closed);
         if rejection != Rejection::Silent {
             self.answered = Instant::now();
@@ -161,10 +166,14 @@ impl Rejections {
         }
         self.next_word = now + MESSAGE_INTERVAL;
         let left = BUSY_TIMEOUT.saturating_sub(now - self.began).as_secs().div_ceil(60);
-        let count = self.rejected;
-        Some(format!(
-            "the server {address} is busy and has rejected {count} connections; trying again for up to {left} min"
-        ))
+        let connections = count(u64::from(self.rejected), "connection");
+        let what = match self.is_busy {
+            true => format!("the server {address} is busy and has rejected {connections}"),
+            false => format!(
+                "{connections} to {address} ended before the answer of the server, which may be busy or out of reach"
+            ),
+        };
+        Some(format!("{what}; trying again for up to {left} min"))
     }
 }
 
@@ -242,6 +251,20 @@ mod tests {
         assert!(took >= SILENCE_MAX && took < SILENCE_MAX + PAUSE_MAX, "{took:?}");
         let (attempts, ..) = until_the_end(&mut rejections, Rejection::Final).await;
         assert_eq!(attempts, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_server_that_says_so_is_called_busy() {
+        for (rejection, expected) in [
+            (Rejection::Busy, "192.0.2.1:4850 is busy and has rejected 1 connection;"),
+            (Rejection::Unanswered, "1 connection to 192.0.2.1:4850 ended before the answer"),
+        ] {
+            let mut rejections = Rejections::new();
+            rejections.next(rejection, failed(rejection), ADDRESS).unwrap();
+            tokio::time::sleep(MESSAGE_AFTER).await;
+            let word = rejections.word(ADDRESS).unwrap();
+            assert!(word.contains(expected), "{word}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
