@@ -58,6 +58,11 @@ impl Leases {
         self.map().get(&id).map(|lease| lease.token.clone())
     }
 
+    /// Returns the jobs whose attempts have no recorded end.
+    pub(super) fn jobs(&self) -> Vec<JobId> {
+        self.map().keys().copied().collect()
+    }
+
     pub(super) fn remove(&self, id: JobId) {
         self.map().remove(&id);
     }

@@ -159,6 +159,28 @@ fn another_worker_takes_a_job_only_after_the_lease_and_the_first_one_cannot_fini
 }
 
 #[test]
+fn a_worker_takes_a_job_again_only_after_the_end_of_its_own_attempt() {
+    let Some(cluster) = Cluster::start() else { return };
+    let lease = Duration::from_secs(1);
+    let (mut first, _folder) = worker(&cluster, "first", lease);
+    let (mut second, _second_folder) = worker(&cluster, "second", lease);
+    let id = first.add(&new_job(0)).unwrap();
+    first.take().unwrap().unwrap();
+    // The attempt ends because of an outage, and its end is not recorded yet.
+    thread::sleep(lease + lease / 2);
+    assert_eq!(second.recover(false).unwrap(), [(id, State::Waiting)]);
+    assert!(
+        first.take().unwrap().is_none(),
+        "the end of the first attempt would be that of the second"
+    );
+    assert_eq!(first.next_in_ms().unwrap(), None);
+    assert!(second.next_in_ms().unwrap().is_some());
+    assert_eq!(first.finish(id, &ending(Outcome::Interrupted)).unwrap(), None);
+    assert_eq!(first.take().unwrap().map(|job| (job.id, job.attempts)), Some((id, 2)));
+    assert_eq!(first.finish(id, &ending(Outcome::Done)).unwrap(), Some(State::Done));
+}
+
+#[test]
 fn a_keeper_renews_the_lease_and_reports_its_loss() {
     let Some(cluster) = Cluster::start() else { return };
     let lease = Duration::from_secs(2);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::rand::{GetRandomFlags, getrandom};
+use tokio_postgres::types::ToSql;
 
 use super::jobs::{job_in, row_in, set_state};
 use super::row::{COLUMNS, read};
@@ -103,17 +104,20 @@ impl Site {
         Ok(free)
     }
 
-    /// Takes the next job whose time has come: its state is `running` now, and this worker has its lease.
+    /// Takes the next job whose time has come: its state is `running` now, and this worker has its lease. After an outage,
+    /// a job can wait again while this worker has not recorded the end of its own attempt. Another worker takes such a
+    /// job; this one does so after [`Self::finish`].
     pub(crate) fn take(&mut self) -> Result<Option<Job>, SiteError> {
         let Worker { name, id, lease, .. } = self.worker()?.clone();
         let (token, lease_ms, pause_ms) = (random_word()?, millis(lease), millis(PAUSE_MAX));
+        let own = self.leases.jobs();
         let taken = format!("SELECT {COLUMNS} FROM sabul.job WHERE token = $1");
         let take = format!(
             "UPDATE sabul.job SET state = 'running', request = NULL, attempts = attempts + 1, started_ms = sabul.now_ms(), \
              ended_ms = NULL, goodput_bps = 0, worker = $2, worker_id = $3, token = $1, \
              lease_until_ms = sabul.now_ms() + $4, lease_ms = $4 WHERE id = (SELECT id FROM sabul.job \
              WHERE state = 'waiting' AND not_before_ms <= sabul.now_ms() AND NOT sabul.is_held(job) \
-             AND (due_ms <= sabul.now_ms() OR due_ms > sabul.now_ms() + $5) \
+             AND (due_ms <= sabul.now_ms() OR due_ms > sabul.now_ms() + $5) AND NOT id = ANY ($6) \
              ORDER BY priority DESC, id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING {COLUMNS}"
         );
         let start = Instant::now();
@@ -125,7 +129,8 @@ impl Site {
             {
                 return Ok(Some(read(&row)?));
             }
-            let row = jobs.query_opt(&take, &[&token, &name, &id, &lease_ms, &pause_ms]).await?;
+            let values: [&(dyn ToSql + Sync); 6] = [&token, &name, &id, &lease_ms, &pause_ms, &own];
+            let row = jobs.query_opt(&take, &values).await?;
             row.as_ref().map(read).transpose()
         })?;
         if let Some(job) = &job {
@@ -134,10 +139,12 @@ impl Site {
         Ok(job)
     }
 
-    /// Returns the milliseconds until the next attempt of any job, if a job waits.
+    /// Returns the milliseconds until the next attempt of any job that this worker can take, if a job waits.
     pub(crate) fn next_in_ms(&mut self) -> Result<Option<i64>, SiteError> {
-        let select = "SELECT min(greatest(not_before_ms, due_ms)) - sabul.now_ms() FROM sabul.job WHERE state = 'waiting'";
-        self.call(async |jobs| Ok(jobs.query_one_scalar(select, &[]).await?))
+        let own = self.leases.jobs();
+        let select = "SELECT min(greatest(not_before_ms, due_ms)) - sabul.now_ms() FROM sabul.job \
+                      WHERE state = 'waiting' AND NOT id = ANY ($1)";
+        self.call(async |jobs| Ok(jobs.query_one_scalar(select, &[&own]).await?))
     }
 
     /// Records the progress of a job of this worker.
