@@ -240,6 +240,8 @@ impl Error {
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Ssh { kind, .. } => *kind,
+            // A route that is lost. A TCP connection without a route is unreachable, too.
+            Self::Udp(UdpError::Connect { .. }) => ErrorKind::Unreachable,
             Self::Listen { .. } | Self::Udp(_) | Self::Io { .. } => ErrorKind::Failure,
             _ => ErrorKind::of(self.code()),
         }
@@ -527,6 +529,16 @@ impl From<UnknownController> for Error {
 mod tests {
     use super::*;
     use std::error::Error as _;
+
+    #[test]
+    fn a_route_that_is_lost_makes_the_peer_unreachable() {
+        let peer = SocketAddr::from(([192, 0, 2, 1], 4850));
+        let lost = || io::Error::from(io::ErrorKind::NetworkUnreachable);
+        let connect = Error::Udp(UdpError::Connect { peer, source: lost() });
+        assert_eq!(connect.kind(), ErrorKind::Unreachable);
+        let bind = Error::Udp(UdpError::Bind { address: peer, source: lost() });
+        assert_eq!(bind.kind(), ErrorKind::Failure);
+    }
 
     #[test]
     fn errors_return_the_error_that_led_to_them() {
