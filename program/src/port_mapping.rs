@@ -36,7 +36,8 @@ const FIRST_DYNAMIC: u16 = 49152;
 #[derive(Debug)]
 pub(crate) struct Mapped {
     server: Inside,
-    mappings: [PortMapping; 2],
+    /// Mappings for TCP and UDP.
+    mappings: Vec<PortMapping>,
     outside: SocketAddrV4,
 }
 
@@ -59,9 +60,8 @@ pub(crate) fn request(address: SocketAddr) -> Result<Mapped, CliError> {
         CliError::failed(format!("cannot map port {port} at the router: {why}"))
     };
     let server = Inside::of(address).map_err(|why| refuse(&why))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| refuse(&error))?;
-    let (mappings, outside) = runtime.block_on(server.map(server.port)).map_err(|why| {
+    let runtime = runtime().map_err(|error| refuse(&error))?;
+    let (mappings, outside) = runtime.block_on(server.map(server.port, false)).map_err(|why| {
         refuse(&format_args!(
             "{why}; switch on PCP or NAT-PMP in the router {}, or forward the port there by hand and use --advertise, \
              or use an introducer with --via",
@@ -99,7 +99,7 @@ impl Mapped {
             tokio::time::sleep(half.min(if has_failed { REPEAT } else { RENEWAL })).await;
             let before = self.outside;
             let port = NonZeroU16::new(before.port()).unwrap_or(self.server.port);
-            match self.server.map(port).await {
+            match self.server.map(port, true).await {
                 Ok((mappings, outside)) => {
                     if outside != before {
                         output::note(format_args!(
@@ -123,10 +123,18 @@ impl Mapped {
         }
     }
 
-    /// Removes the mappings, as far as the router answers in time.
-    pub(crate) async fn remove(self) {
-        let _ = tokio::time::timeout(REMOVAL, drop_all(self.mappings)).await;
+    /// Removes the mappings, as far as the router answers in time. Blocks.
+    pub(crate) fn remove(self) {
+        // Without a runtime, the mappings end with their lifetime.
+        if let Ok(runtime) = runtime() {
+            let removal = async { tokio::time::timeout(REMOVAL, drop_all(self.mappings)).await };
+            let _ = runtime.block_on(removal);
+        }
     }
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 impl Inside {
@@ -136,38 +144,45 @@ impl Inside {
         let routes = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
         let router = default_router(&routes).ok_or("this machine has no default route for IPv4")?;
         let host = own_address(router).map_err(|error| error.to_string())?;
-        let listens = address.ip().to_canonical();
-        if !listens.is_unspecified() && listens != IpAddr::V4(host) {
-            return Err(format!(
-                "the router {router} reaches this machine at {host}, and the server listens only at {listens}; use \
-                 --listen {host}:{port}"
-            ));
-        }
+        check_host(address.ip().to_canonical(), host, router, port)?;
         Ok(Self { router, host, port, nonce: nonce(Path::new("/etc/machine-id"), port) })
     }
 
-    /// Requests or renews the mappings for TCP and UDP with one outside port: `first` or, if `first` is not free for
-    /// both, a dynamic port.
-    async fn map(self, first: NonZeroU16) -> Result<([PortMapping; 2], SocketAddrV4), String> {
-        let mut outside = first;
-        for other in self.other_ports() {
-            let tcp = self.map_one(InternetProtocol::Tcp, outside).await?;
-            outside = tcp.external_port();
-            let udp = match self.map_one(InternetProtocol::Udp, outside).await {
-                Ok(udp) => udp,
-                Err(why) => {
-                    drop_all([tcp]).await;
-                    return Err(why);
+    /// Requests the mappings for TCP and UDP with one outside port: `first` or, if `first` is not free for both, a dynamic
+    /// port. For a renewal, the mappings stay as they are if the router does not answer.
+    async fn map(
+        self,
+        first: NonZeroU16,
+        is_renewal: bool,
+    ) -> Result<(Vec<PortMapping>, SocketAddrV4), String> {
+        for outside in std::iter::once(first).chain(self.other_ports()) {
+            let mut mappings = vec![self.map_one(InternetProtocol::Tcp, outside).await?];
+            match self.complete(&mut mappings).await {
+                Ok(Some(outside)) => return Ok((mappings, outside)),
+                Err(why) if is_renewal => return Err(why),
+                result => {
+                    drop_all(mappings).await;
+                    result?;
                 }
-            };
-            if udp.external_port() == outside {
-                let ip = self.outside_ip(&tcp).await?;
-                return Ok(([tcp, udp], SocketAddrV4::new(ip, outside.get())));
             }
-            drop_all([tcp, udp]).await;
-            outside = other;
         }
         Err(format!("the router {} has no port that is free for TCP and UDP", self.router))
+    }
+
+    /// Adds the mapping for UDP to that for TCP. Returns the outside address and port; `None` if the ports differ.
+    async fn complete(
+        self,
+        mappings: &mut Vec<PortMapping>,
+    ) -> Result<Option<SocketAddrV4>, String> {
+        let outside = mappings[0].external_port();
+        let udp = self.map_one(InternetProtocol::Udp, outside).await?;
+        let are_equal = udp.external_port() == outside;
+        mappings.push(udp);
+        if !are_equal {
+            return Ok(None);
+        }
+        let ip = self.outside_ip(&mappings[0]).await?;
+        Ok(Some(SocketAddrV4::new(ip, outside.get())))
     }
 
     /// Dynamic ports to try after the port of the server, equal in each run.
@@ -237,6 +252,22 @@ async fn drop_all(mappings: impl IntoIterator<Item = PortMapping>) {
         // A mapping that stays ends with its lifetime.
         let _ = mapping.try_drop().await;
     }
+}
+
+/// Checks that a server that listens at `listens` receives what the router forwards to `host`.
+fn check_host(
+    listens: IpAddr,
+    host: Ipv4Addr,
+    router: Ipv4Addr,
+    port: NonZeroU16,
+) -> Result<(), String> {
+    if listens.is_unspecified() || listens == IpAddr::V4(host) {
+        return Ok(());
+    }
+    Err(format!(
+        "the router {router} reaches this machine at {host}, and the server listens only at {listens}; use --listen \
+         {host}:{port}"
+    ))
 }
 
 /// Returns the router of the default route with the lowest metric, from a table as in `/proc/net/route`.
@@ -354,7 +385,15 @@ broken	00000000	0102
 
     #[test]
     fn a_server_on_another_address_than_that_of_the_router_is_refused() {
-        let error = request("127.0.0.9:4850".parse().unwrap()).unwrap_err().to_string();
-        assert!(error.starts_with("cannot map port 4850 at the router: "), "{error}");
+        let [host, router] = [Ipv4Addr::new(192, 168, 0, 7), Ipv4Addr::new(192, 168, 0, 1)];
+        let port = NonZeroU16::new(4850).unwrap();
+        for (listens, is_right) in
+            [("0.0.0.0", true), ("::", true), ("192.168.0.7", true), ("127.0.0.9", false)]
+        {
+            let result = check_host(listens.parse().unwrap(), host, router, port);
+            assert_eq!(result.is_ok(), is_right, "{result:?}");
+            let names_remedy = |why: String| why.contains("use --listen 192.168.0.7:4850");
+            assert!(result.err().is_none_or(names_remedy));
+        }
     }
 }

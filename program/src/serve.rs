@@ -205,45 +205,58 @@ fn run(args: &ListenArgs, mut offer: Offer<'_>) -> Result<u8, CliError> {
     let log = if args.json_lines { Log::Json(Box::default()) } else { Log::Text };
     let dials = limits.as_ref().is_some_and(|limits| limits.dial.is_some());
     let orders = limits.map(|limits| Arc::new(OrderDesk::new(&config, limits, log.clone())));
-    let (bound, mapped) = open(args, config)?;
+    // A script that waits for the ticket may end the server at once, and an interrupt must not leave a port mapping.
+    let early = Early::catch()?;
+    let (bound, mut mapped) = open(args, config)?;
+    let mapping = &mut mapped;
     let mut job = Job::new(command, &format!("{what}, at {}", bound.local_addr()));
     if let (Some(sent), Some(received)) = ceilings {
         job = job.serving(&sent, &received);
     }
-    // A script that waits for the ticket may end the server at once.
-    let early = Early::catch()?;
+    let serve = move || {
+        write_ticket(args, standing.as_ref(), &bound)?;
+        let mut kept = standing.as_ref().map(Standing::kept).unwrap_or_default();
+        kept.ports = via_ports;
+        kept.dials = dials;
+        let sandbox = confine(args, files, &kept);
+        block_on(async {
+            let interrupt = Interrupt::listen_after(&early)?;
+            let _control_socket = control_socket::open(&job);
+            let (ticket, address) = (bound.ticket().clone(), bound.local_addr());
+            let listener = bound.listen()?;
+            if is_via {
+                tokio::select! {
+                    registered = listener.registered() => registered?,
+                    () = interrupt.wait() => return Ok(INTERRUPTED),
+                }
+            }
+            mapping.iter().for_each(Mapped::announce);
+            announce(args, &ticket, address, what, example, standing.is_some())?;
+            log.json(|| started(address, mapping.as_ref(), sandbox.as_ref()));
+            output::note(sandbox.map_or_else(|| "sandbox: none".to_owned(), |it| it.to_string()));
+            let once = args.once;
+            let answering = Answering { service, orders, interrupt, once, log: log.clone(), job };
+            let code = answering.all(&listener, renew(mapping.as_mut())).await?;
+            log.json(|| ServeEvent::Done { exit: code });
+            events.map_or(Ok(()), |events| events.finish())?;
+            Ok(code)
+        })
+    };
+    let code = serve();
+    mapped.into_iter().for_each(Mapped::remove);
+    code
+}
+
+/// Writes the ticket file, and the addresses for the tickets of keys.
+fn write_ticket(
+    args: &ListenArgs,
+    standing: Option<&Standing>,
+    bound: &Bound,
+) -> Result<(), CliError> {
     if let Some(file) = &args.ticket_file {
         bound.ticket().write_file(file).map_err(|error| CliError::usage(error.to_string()))?;
     }
-    if let Some(standing) = &standing {
-        standing.keep_addresses(bound.ticket())?;
-    }
-    let mut kept = standing.as_ref().map(Standing::kept).unwrap_or_default();
-    kept.ports = via_ports;
-    kept.dials = dials;
-    let sandbox = confine(args, files, &kept);
-    block_on(async {
-        let interrupt = Interrupt::listen_after(&early)?;
-        let _control_socket = control_socket::open(&job);
-        let (ticket, address) = (bound.ticket().clone(), bound.local_addr());
-        let listener = bound.listen()?;
-        if is_via {
-            tokio::select! {
-                registered = listener.registered() => registered?,
-                () = interrupt.wait() => return Ok(INTERRUPTED),
-            }
-        }
-        mapped.iter().for_each(Mapped::announce);
-        announce(args, &ticket, address, what, example, standing.is_some())?;
-        log.json(|| started(address, mapped.as_ref(), sandbox.as_ref()));
-        output::note(sandbox.map_or_else(|| "sandbox: none".to_owned(), |it| it.to_string()));
-        let once = args.once;
-        let answering = Answering { service, orders, interrupt, once, log: log.clone(), job };
-        let code = answer_all(answering, &listener, mapped).await?;
-        log.json(|| ServeEvent::Done { exit: code });
-        events.map_or(Ok(()), |events| events.finish())?;
-        Ok(code)
-    })
+    standing.map_or(Ok(()), |standing| standing.keep_addresses(bound.ticket()))
 }
 
 /// Returns the event of a server that listens at `address`.
@@ -274,18 +287,12 @@ fn open(args: &ListenArgs, config: ListenerConfig) -> Result<(Bound, Option<Mapp
     Ok((bound.forwarded_from(mapped.outside()), Some(mapped)))
 }
 
-/// Serves every session until an interrupt; the router forwards the port until then.
-async fn answer_all(
-    answering: Answering,
-    listener: &Listener,
-    mapped: Option<Mapped>,
-) -> Result<u8, CliError> {
-    let Some(mut mapped) = mapped else {
-        return answering.all(listener, std::future::pending()).await;
-    };
-    let code = answering.all(listener, mapped.renew()).await;
-    mapped.remove().await;
-    code
+/// Renews the port mapping, if there is one, until the future is dropped.
+async fn renew(mapped: Option<&mut Mapped>) {
+    match mapped {
+        Some(mapped) => mapped.renew().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Binds the ports.
@@ -434,8 +441,11 @@ impl Answering {
                     if self.once {
                         // The listener still takes TCP connections that join the session.
                         listener.refuse_sessions();
-                        let code = sessions.join_next().await.and_then(Result::ok);
-                        return Ok(code.unwrap_or(FAILED));
+                        let ended = tokio::select! {
+                            ended = sessions.join_next() => ended,
+                            () = &mut over => break,
+                        };
+                        return Ok(ended.and_then(Result::ok).unwrap_or(FAILED));
                     }
                 }
                 Some(_) = sessions.join_next() => {
