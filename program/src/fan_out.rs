@@ -304,26 +304,20 @@ impl FanOut {
             let follows = followed != from && self.can_follow(number, from);
             followed = from;
             let is_last = match from {
-                Some(_) if follows => false,
-                Some(at) => match self.next_state(at, begins_early).await {
-                    // Another destination, or this machine, takes its place.
-                    Some(State::Failed) if !self.interrupt.is_seen() => continue,
-                    None => {
-                        let why = "has received nothing for two minutes";
-                        self.replace(number, at, &mut excluded, why);
-                        continue;
-                    }
-                    state => state == Some(State::Complete),
-                },
-                None => true,
+                Some(_) if follows => Some(false),
+                Some(at) => self.wait_for(number, at, begins_early, &mut excluded).await,
+                None => Some(true),
             };
+            let Some(is_last) = is_last else { continue };
             if self.interrupt.is_seen() {
                 state.send_replace(State::Failed);
                 return Ok(self.ended(number, from, exit::INTERRUPTED, None));
             }
             let step = if follows { Step::Following } else { Step::of(is_last) };
-            let waiting = from.filter(|_| follows);
-            let waiting = waiting.and_then(|at| self.take_ready(number, at, &excluded, &mut ready));
+            let waiting = from
+                .filter(|_| follows)
+                .and_then(|at| self.take_ready(number, at, &excluded, &mut ready));
+            let has_ticket = self.ticket(number, from).is_some();
             let mut ended = self.run(number, from, step, waiting, state).await?;
             if self.is_interrupted(&ended).await {
                 state.send_replace(State::Failed);
@@ -335,8 +329,10 @@ impl FanOut {
                     self.complete(number, &ended, state);
                     return Ok(ended);
                 }
-                // A new login decides whether the destination is gone.
-                (exit::FAILED.., _, Some(_)) if self.sites[number].is_gone() => excluded.fill(true),
+                // The server of the ticket has ended. A copy from this machine with a new login follows.
+                (exit::FAILED.., _, _) if has_ticket && self.sites[number].is_gone() => {
+                    excluded.fill(true);
+                }
                 (exit::FAILED.., _, Some(at)) if self.sites[at].is_gone_soon().await => {
                     self.replace(number, at, &mut excluded, "is gone");
                     begins_early = true;
@@ -351,6 +347,24 @@ impl FanOut {
                     return Ok(ended);
                 }
             }
+        }
+    }
+
+    /// Waits for a source. Returns whether it is complete; `None` if another destination, or this machine, takes its place.
+    async fn wait_for(
+        &self,
+        number: usize,
+        from: usize,
+        early: bool,
+        excluded: &mut [bool],
+    ) -> Option<bool> {
+        match self.next_state(from, early).await {
+            Some(State::Failed) if !self.interrupt.is_seen() => None,
+            None => {
+                self.replace(number, from, excluded, "has received nothing for two minutes");
+                None
+            }
+            state => Some(state == Some(State::Complete)),
         }
     }
 
@@ -521,7 +535,9 @@ impl FanOut {
         let errors =
             child.stderr.take().map(|errors| tokio::spawn(print_errors(errors, label(place))));
         let done = match child.stdout.take() {
-            Some(lines) => self.follow((number, from), lines, child.id(), state).await,
+            Some(lines) => {
+                self.follow((number, from), ticket.is_some(), lines, child.id(), state).await
+            }
             None => None,
         };
         let status = child.wait().await;
@@ -557,10 +573,21 @@ impl FanOut {
         }
     }
 
+    /// Waits until a copy from another destination stalls, or until the server of a copy with a ticket has ended.
+    async fn stuck(&self, number: usize, may_stall: bool, has_ticket: bool) {
+        tokio::select! {
+            () = self.movements.stalled(number), if may_stall => {}
+            // Further attempts of the copy would dial the server that has ended.
+            () = self.sites[number].gone(), if has_ticket => {}
+            else => std::future::pending().await,
+        }
+    }
+
     /// Reads the events of a copy; returns the last one.
     async fn follow(
         &self,
         (number, from): (usize, Option<usize>),
+        has_ticket: bool,
         lines: impl AsyncRead + Unpin,
         child: Option<u32>,
         state: &watch::Sender<State>,
@@ -568,7 +595,7 @@ impl FanOut {
         let mut lines = BufReader::new(lines).lines();
         let (mut done, mut entries) = (None, 0);
         let (mut is_interrupted, mut stop_at) = (false, None);
-        let mut may_stall = from.is_some();
+        let mut may_be_stuck = true;
         loop {
             let line = tokio::select! {
                 line = lines.next_line() => line,
@@ -578,14 +605,13 @@ impl FanOut {
                     stop_at = Some(tokio::time::Instant::now() + grace);
                     continue;
                 }
-                () = self.movements.stalled(number), if may_stall => {
-                    (may_stall, stop_at) = (false, Some(tokio::time::Instant::now()));
+                () = self.stuck(number, from.is_some(), has_ticket), if may_be_stuck => {
+                    (may_be_stuck, stop_at) = (false, Some(tokio::time::Instant::now()));
                     continue;
                 }
                 () = between::until(stop_at) => {
                     stop_at = None;
-                    let pid = child.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-                    let _ = pid.map(|pid| kill_process(pid, Signal::INT));
+                    interrupt(child);
                     continue;
                 }
             };
@@ -615,6 +641,12 @@ impl FanOut {
             }
         }
     }
+}
+
+/// Interrupts the process of a copy.
+fn interrupt(child: Option<u32>) {
+    let pid = child.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    let _ = pid.map(|pid| kill_process(pid, Signal::INT));
 }
 
 /// Prints the errors of a copy behind the name of the destination.

@@ -48,14 +48,14 @@ impl Machines {
 
     /// Starts a copy of `data` of some seconds.
     fn copy(&self) -> Running {
-        self.copy_at("24M")
+        self.copy_with(&["--bwlimit", "24M"])
     }
 
-    fn copy_at(&self, rate: &str) -> Running {
+    fn copy_with(&self, flags: &[&str]) -> Running {
         let mut command = sabul();
         command.current_dir(self.path("near")).env("SABUL_SSH", self.path("ssh"));
         command.env("XDG_CACHE_HOME", self.path("cache"));
-        command.args(["cp", "-r", "--json", "--bwlimit", rate, "--ports", "0"]);
+        command.args(["cp", "-r", "--json", "--ports", "0"]).args(flags);
         command.args(["data", "a:x", "b:x", "c:x"]);
         Running::start(&mut command)
     }
@@ -79,6 +79,10 @@ impl Machines {
     /// Ends all processes of a machine, which answers no longer.
     fn kill(&self, host: &str) {
         fs::write(self.path(format!("{host}.dead")), "").unwrap();
+        self.end_processes(host);
+    }
+
+    fn end_processes(&self, host: &str) {
         let home = format!("HOME={}\0", self.path(host).display());
         for process in fs::read_dir("/proc").unwrap().flatten() {
             let environment = fs::read(process.path().join("environ")).unwrap_or_default();
@@ -149,7 +153,7 @@ fn after_the_death_of_a_receiver_the_next_one_goes_on_with_its_part_from_another
         ("c", ["a", "b"], "b:x/", "a:x/"),
     ] {
         let machines = Machines::new();
-        let copying = machines.copy_at("16M");
+        let copying = machines.copy_with(&["--bwlimit", "16M"]);
         wait_for("some bytes", || machines.received("c") > 2 << 20);
         machines.kill(dead);
         let before = machines.received(others[1]);
@@ -176,4 +180,17 @@ fn a_part_that_vanishes_at_a_machine_in_the_middle_is_received_again() {
     let output = copying.finish();
     expect_code(&output, 0);
     machines.expect_complete(&["a", "b", "c"], &output);
+}
+
+#[test]
+fn a_machine_whose_server_ends_gets_a_new_login_also_with_retry() {
+    for (host, flags) in [("a", &["--retry", "1h"][..]), ("a", &[]), ("b", &["--retry", "1h"])] {
+        let machines = Machines::new();
+        let copying = machines.copy_with(&[&["--bwlimit", "24M"], flags].concat());
+        wait_for("some bytes", || machines.received("c") > 1 << 20);
+        machines.end_processes(host);
+        let output = copying.finish();
+        machines.expect_complete(&["a", "b", "c"], &output);
+        expect_code(&output, 0);
+    }
 }
