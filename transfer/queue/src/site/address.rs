@@ -54,7 +54,7 @@ pub enum AddressError {
     NoHost,
     /// The database is on another machine, and the connection would not be encrypted.
     Plain(String),
-    /// All users may write into the directory of the socket.
+    /// Other users may create or replace the directory of the socket, or write there.
     Folder(PathBuf),
     /// The database is reached over TCP, and there is no password with which it could prove itself.
     NoProof(String),
@@ -94,8 +94,8 @@ impl fmt::Display for AddressError {
             ),
             Self::Folder(path) => write!(
                 f,
-                "all users may write into '{}', and put a socket of their own there while the database is down, to give \
-                 commands to the workers; use a directory that belongs to the account of the database",
+                "other users may write into '{}' or a directory above, and put a socket of their own there while the \
+                 database is down, to give commands to the workers; use a directory that no other user can replace",
                 path.display()
             ),
             Self::NoProof(host) => write!(
@@ -140,8 +140,9 @@ impl Address {
         let mut config: Config =
             url.parse().map_err(|error: tokio_postgres::Error| AddressError::Text(why(&error)))?;
         let hosts: Vec<String> = config.get_hosts().iter().map(shown).collect();
+        let has_sign = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
         // The rest of a password, which no message and no query for the name may contain.
-        if hosts.iter().any(|host| host.contains('@')) {
+        if config.get_hosts().iter().any(has_sign) {
             let why = "its password or user contains '@': write %40 in place of each '@' there";
             return Err(AddressError::Text(why.to_owned()));
         }
@@ -153,6 +154,11 @@ impl Address {
         {
             return Err(AddressError::Plain(host));
         }
+        // A directory that is missing now is examined at each connection.
+        check_sockets(&config).or_else(|error| match error {
+            AddressError::Folder(folder) if !folder.exists() => Ok(()),
+            error => Err(error),
+        })?;
         let is_proving = is_proving(&mut config)?;
         match is_proving {
             // The client gives the stream to the connector at once.
@@ -171,6 +177,10 @@ impl Address {
 
     /// Connects.
     pub(super) async fn connect(&self) -> Result<Client, SiteError> {
+        check_sockets(&self.config).map_err(|error| SiteError::Outage {
+            place: self.place.clone(),
+            cause: error.to_string(),
+        })?;
         // The task of a connection ends with the client. Its error is that of the client's next call.
         if self.is_proving {
             let (client, connection) = self.config.connect(Proving).await?;
@@ -221,15 +231,35 @@ fn shown(host: &Host) -> String {
     }
 }
 
-/// Whether the database has to prove that it knows the password.
-fn is_proving(config: &mut Config) -> Result<bool, AddressError> {
+/// Checks that no other user can put a socket in the place of that of the database.
+fn check_sockets(config: &Config) -> Result<(), AddressError> {
     for host in config.get_hosts() {
         if let Host::Unix(folder) = host
-            && fs::metadata(folder).is_ok_and(|found| found.mode() & 0o002 != 0)
+            && !(is_unreplaceable(folder)
+                && folder.canonicalize().is_ok_and(|real| is_unreplaceable(&real)))
         {
             return Err(AddressError::Folder(folder.clone()));
         }
     }
+    Ok(())
+}
+
+/// Whether no other user can write into a directory, or replace the directory or one above. In a directory with the sticky
+/// bit, other users replace nothing that belongs to root or to this user.
+fn is_unreplaceable(folder: &Path) -> bool {
+    let mut owner = None;
+    folder.ancestors().filter(|path| !path.as_os_str().is_empty()).all(|path| {
+        let Ok(found) = fs::symlink_metadata(path) else { return false };
+        let below = owner.replace(found.uid());
+        let is_kept =
+            |below: u32| found.mode() & 0o1000 != 0 && (below == 0 || below == geteuid().as_raw());
+        // The bits of a link mean nothing.
+        found.is_symlink() || found.mode() & 0o002 == 0 || below.is_some_and(is_kept)
+    })
+}
+
+/// Whether the database has to prove that it knows the password.
+fn is_proving(config: &mut Config) -> Result<bool, AddressError> {
     let has_socket = config.get_hosts().iter().any(|host| matches!(host, Host::Unix(_)));
     let has_tcp = config.get_hosts().iter().any(|host| matches!(host, Host::Tcp(_)))
         || !config.get_hostaddrs().is_empty();
@@ -307,6 +337,30 @@ mod tests {
         Address::parse(&url).unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
         assert!(error(&url).contains("a socket of their own"));
+    }
+
+    #[test]
+    fn a_directory_that_another_user_can_create_or_replace_has_no_socket_of_the_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |path: &Path| {
+            let path = path.display().to_string().replace('@', "%40");
+            format!("postgres:///queue?host={path}")
+        };
+        let set_mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let (shared, below) = (folder.path().join("shared"), folder.path().join("shared/me@db"));
+        fs::create_dir_all(&below).unwrap();
+        Address::parse(&of(&below)).unwrap();
+        // The directory belongs to this user, so the sticky bit protects its name.
+        set_mode(&shared, 0o1777);
+        Address::parse(&of(&below)).unwrap();
+        set_mode(&shared, 0o777);
+        assert!(error(&of(&below)).contains("or a directory above"));
+        // A missing directory is examined again at each connection.
+        fs::remove_dir(&below).unwrap();
+        let address = Address::parse(&of(&below)).unwrap();
+        assert!(check_sockets(&address.config).is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,6 +13,9 @@ use tempfile::TempDir;
 
 /// Time for the start and the end of a server on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Name of the directory of the database.
+const PLACE: &str = "db";
 
 /// Running server, which ends with this value.
 #[derive(Debug)]
@@ -32,8 +36,11 @@ impl Cluster {
             return None;
         };
         let folder = tempfile::tempdir().unwrap();
+        // The directory above belongs to this user, so no other user can replace that of the socket.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(folder.path().join(PLACE)).unwrap();
         if let Some((user, group)) = account {
-            std::os::unix::fs::chown(folder.path(), Some(user), Some(group)).unwrap();
+            std::os::unix::fs::chown(folder.path().join(PLACE), Some(user), Some(group)).unwrap();
         }
         let mut cluster = Self { folder, programs, account, server: None, port: None };
         let made = cluster
@@ -47,21 +54,26 @@ impl Cluster {
         cluster.start_again();
         let created = cluster
             .command("createdb")
-            .args(["-h", cluster.folder.path().to_str().unwrap(), "-U", "queue", "queue"])
+            .args(["-h", cluster.place().to_str().unwrap(), "-U", "queue", "queue"])
             .status()
             .unwrap();
         assert!(created.success(), "createdb ended with {created}");
         Some(cluster)
     }
 
+    /// Directory of socket, data and log.
+    fn place(&self) -> PathBuf {
+        self.folder.path().join(PLACE)
+    }
+
     fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        self.place().join("data")
     }
 
     /// Address of the database.
     pub(super) fn url(&self) -> String {
         let port = self.port.unwrap_or(5432);
-        format!("postgres://queue@/queue?host={}&port={port}", self.folder.path().display())
+        format!("postgres://queue@/queue?host={}&port={port}", self.place().display())
     }
 
     /// Listens at a port of 127.0.0.1 too, where the database requests SCRAM. Returns an address with this password there.
@@ -86,16 +98,16 @@ impl Cluster {
 
     /// Starts the server, and waits until it answers.
     pub(super) fn start_again(&mut self) {
-        let log = fs::File::create(self.folder.path().join("log")).unwrap();
+        let log = fs::File::create(self.place().join("log")).unwrap();
         let mut server = self.command("postgres");
-        server.arg("-D").arg(self.data()).arg("-k").arg(self.folder.path());
+        server.arg("-D").arg(self.data()).arg("-k").arg(self.place());
         let addresses = if self.port.is_some() { "127.0.0.1" } else { "" };
         let port = self.port.unwrap_or(5432).to_string();
         server.args(["-c", &format!("listen_addresses={addresses}"), "-p", &port]);
         server.args(["-c", "fsync=off"]).stdout(Stdio::null());
         self.server = Some(server.stderr(log).spawn().unwrap());
         let deadline = Instant::now() + PATIENCE;
-        let host = self.folder.path().to_str().unwrap().to_owned();
+        let host = self.place().to_str().unwrap().to_owned();
         let is_ready = || {
             let mut ready = self.command("pg_isready");
             ready.args(["-q", "-h", &host, "-p", &port]).status().unwrap().success()
