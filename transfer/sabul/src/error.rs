@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use sabul_cc::ConfigError;
 use sabul_cc::registry::UnknownController;
 use sabul_files::os_text;
@@ -237,11 +238,13 @@ impl ErrorKind {
 
 impl Error {
     /// Returns the kind of this error.
-    pub const fn kind(&self) -> ErrorKind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Ssh { kind, .. } => *kind,
-            // A route that is lost. A TCP connection without a route is unreachable, too.
-            Self::Udp(UdpError::Connect { .. }) => ErrorKind::Unreachable,
+            // A TCP connection without a route is unreachable, too.
+            Self::Udp(UdpError::Connect { source, .. }) if is_without_route(source) => {
+                ErrorKind::Unreachable
+            }
             Self::Listen { .. } | Self::Udp(_) | Self::Io { .. } => ErrorKind::Failure,
             _ => ErrorKind::of(self.code()),
         }
@@ -474,7 +477,9 @@ impl From<Failure> for Error {
 impl From<ChannelError> for Error {
     fn from(error: ChannelError) -> Self {
         match error {
-            ChannelError::Silent(_) => Self::PeerGone(error.to_string().into()),
+            ChannelError::Silent(_) | ChannelError::Superseded => {
+                Self::PeerGone(error.to_string().into())
+            }
             ChannelError::Tcp(_) => Self::gone(error.to_string(), error),
             ChannelError::NoPath { address, waited } => Self::UdpBlocked { address, waited },
             ChannelError::Path(text) => Self::impossible(
@@ -519,6 +524,14 @@ impl From<NoMemory> for Error {
     }
 }
 
+/// Whether a socket could not be connected because the route to the peer is lost. Linux reports an invalid argument if the
+/// route is unreachable and the socket has a fixed address.
+fn is_without_route(error: &io::Error) -> bool {
+    let error = Errno::from_io_error(error);
+    let lost = [Errno::NETUNREACH, Errno::HOSTUNREACH, Errno::NETDOWN, Errno::INVAL];
+    error.is_some_and(|error| lost.contains(&error))
+}
+
 impl From<UnknownController> for Error {
     fn from(error: UnknownController) -> Self {
         Self::Config(error.into())
@@ -533,10 +546,15 @@ mod tests {
     #[test]
     fn a_route_that_is_lost_makes_the_peer_unreachable() {
         let peer = SocketAddr::from(([192, 0, 2, 1], 4850));
-        let lost = || io::Error::from(io::ErrorKind::NetworkUnreachable);
-        let connect = Error::Udp(UdpError::Connect { peer, source: lost() });
-        assert_eq!(connect.kind(), ErrorKind::Unreachable);
-        let bind = Error::Udp(UdpError::Bind { address: peer, source: lost() });
+        let connect = |errno: Errno| Error::Udp(UdpError::Connect { peer, source: errno.into() });
+        for lost in [Errno::NETUNREACH, Errno::INVAL] {
+            assert_eq!(connect(lost).kind(), ErrorKind::Unreachable);
+        }
+        assert_eq!(connect(Errno::ACCESS).kind(), ErrorKind::Failure);
+        let port = io::Error::new(io::ErrorKind::InvalidInput, "port 0 is no port");
+        let port = Error::Udp(UdpError::Connect { peer, source: port });
+        assert_eq!(port.kind(), ErrorKind::Failure);
+        let bind = Error::Udp(UdpError::Bind { address: peer, source: Errno::NETUNREACH.into() });
         assert_eq!(bind.kind(), ErrorKind::Failure);
     }
 

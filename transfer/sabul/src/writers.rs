@@ -80,8 +80,7 @@ impl WriterNote {
 
     /// Stops the writer.
     fn supersede(&self) {
-        let silence = self.peer_silence.silence();
-        let _ = self.event_sender.send(Event::Channel(Err(ChannelError::Silent(silence))));
+        let _ = self.event_sender.send(Event::Channel(Err(ChannelError::Superseded)));
     }
 }
 
@@ -187,7 +186,7 @@ mod tests {
         let leaves = async {
             let reported = events.recv().await;
             assert!(
-                matches!(reported, Some(Event::Channel(Err(ChannelError::Silent(_))))),
+                matches!(reported, Some(Event::Channel(Err(ChannelError::Superseded)))),
                 "{reported:?}"
             );
             drop(flag);

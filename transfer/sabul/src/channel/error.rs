@@ -13,6 +13,8 @@ use sabul_wire::DecodeError;
 pub(crate) enum ChannelError {
     /// The peer was silent for this long.
     Silent(Duration),
+    /// Another transfer of the same source, or into the same directory after a silence, takes the place of this one.
+    Superseded,
     /// No path to the peer's address opened within this time.
     NoPath { address: SocketAddr, waited: Duration },
     /// No path can be opened.
@@ -59,6 +61,7 @@ impl fmt::Display for ChannelError {
                  and that the path between passes UDP",
                 time.as_secs_f64()
             ),
+            Self::Superseded => f.write_str("the peer went on with another transfer"),
             Self::NoPath { address, waited } => {
                 write!(f, "no UDP path to {address} opened within {:.0} s", waited.as_secs_f64())
             }

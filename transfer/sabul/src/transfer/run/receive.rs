@@ -106,7 +106,7 @@ impl Run {
         result
     }
 
-    /// Registers the writer, which may have to make way for another one.
+    /// Registers the writer, which another writer may end.
     fn note_writer(&self, writer: &dyn Writer, handle: &ReceiverHandle) {
         self.cx.endpoint.writers.note(WriterNote {
             is_leaving: Arc::downgrade(&self.stop),
@@ -202,7 +202,8 @@ impl Run {
         let is_over = async {
             while let Some(event) = events.recv().await {
                 // A peer that is done may close its UDP socket before this side reads the close of the session.
-                if matches!(event, Event::Channel(Err(ChannelError::Silent(_)))) {
+                let Event::Channel(Err(error)) = event else { continue };
+                if matches!(error, ChannelError::Silent(_) | ChannelError::Superseded) {
                     return;
                 }
             }
