@@ -9,7 +9,7 @@ use sabul::internal::compare::{Difference, RenameOf, Replaces};
 use sabul::internal::replica::{Guarded, Renamed, Replica, Versions, check};
 use sabul_front::format;
 
-use super::names::{Replaced, Watch};
+use super::names::{Replaced, Watch, lock};
 use super::sides::Sides;
 use super::versions::Store;
 use crate::error::CliError;
@@ -85,9 +85,7 @@ impl Guard {
     /// Permits a copy to replace the object of its name that was compared, if there was one, and no other object.
     pub(super) fn may_replace(&self, name: &[u8], old: Option<Facts>) {
         let seen = |old| Replaces::Seen(Box::new(Facts { hash: None, ..old }));
-        if let Ok(mut replaced) = self.replaced.lock() {
-            replaced.insert(name.to_vec(), old.map_or(Replaces::Nothing, seen));
-        }
+        lock(&self.replaced).insert(name.to_vec(), old.map_or(Replaces::Nothing, seen));
     }
 
     /// Writes all recorded versions.

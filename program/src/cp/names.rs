@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sabul::internal::compare::{Replaces, Selected, Selection, Skipped};
@@ -15,6 +15,11 @@ pub(super) type SentObserver = Box<dyn Fn(&[u8], u64, Option<i64>) + Send>;
 
 /// Objects at the destination that the entries to copy may replace, by name.
 pub(super) type Replaced = Arc<Mutex<HashMap<Vec<u8>, Replaces>>>;
+
+/// A panic elsewhere does not permit to replace any object.
+pub(super) fn lock(replaced: &Replaced) -> MutexGuard<'_, HashMap<Vec<u8>, Replaces>> {
+    replaced.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Names of the entries to copy.
 pub(super) struct Names {
@@ -70,7 +75,9 @@ impl Selection for Names {
     }
 
     fn replaces(&mut self) -> Option<Replaces> {
-        self.watch.as_ref()?.replaced.lock().ok()?.remove(&self.last)
+        let mut replaced = lock(&self.watch.as_ref()?.replaced);
+        // Each name of a copy to a replica was compared.
+        Some(replaced.remove(&self.last).unwrap_or(Replaces::Nothing))
     }
 
     fn sent(&mut self, name: &[u8], size: u64, modified_ns: Option<i64>) {
