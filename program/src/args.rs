@@ -28,7 +28,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{ArgGroup, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use sabul::internal::ssh::Ports;
 use sabul::keys::Origins;
 use sabul_front::listen;
@@ -294,6 +294,7 @@ pub(crate) struct AllowArgs {
 
 /// Arguments of `sabul serve`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("served").args(["root", "stdio"]))]
 #[command(after_help = exit::LIST, after_long_help = exit::below(SERVE_HELP, exit::LIST))]
 pub(crate) struct ServeArgs {
     /// Directory to serve; nothing outside it is read or written.
@@ -335,7 +336,7 @@ pub(crate) struct ServeArgs {
     /// For copies between two servers. Networks, addresses with * and ?, and exceptions with ! in front, separated by
     /// commas: 192.0.2.0/24,!192.0.2.7. A key or named ticket needs the right dial. Without this flag the server dials
     /// nobody.
-    #[arg(long, value_name = "ADDR,..", value_parser = Origins::parse, conflicts_with = "stdio", requires = "root")]
+    #[arg(long, value_name = "ADDR,..", value_parser = Origins::parse, requires = "served")]
     pub(crate) dial: Option<Origins>,
     #[command(flatten)]
     pub(crate) standing: StandingArgs,

@@ -10,7 +10,7 @@ use sabul_units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 
 /// Name of the stream with an order; the number is the version of the documents.
-pub(crate) const ORDER: &str = "sabul.order.2";
+pub(crate) const ORDER: &str = "sabul.order.3";
 /// Name of the stream with the answer.
 pub(crate) const ANSWER: &str = "sabul.answer.1";
 /// Ours: longest order in bytes.
@@ -77,6 +77,7 @@ pub(crate) struct FileSettings {
     resume: bool,
     read_back: bool,
     growing: bool,
+    new_names: bool,
     rules: Vec<OrderRule>,
 }
 
@@ -117,6 +118,7 @@ impl FileSettings {
             resume: options.resume,
             read_back: options.read_back,
             growing: options.growing,
+            new_names: options.new_names,
             rules: options
                 .rules
                 .iter()
@@ -184,6 +186,7 @@ impl CopyOrder {
             .resume(files.resume)
             .read_back(files.read_back)
             .growing(files.growing)
+            .new_names(files.new_names)
             .rules(rules))
     }
 

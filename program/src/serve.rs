@@ -317,10 +317,14 @@ fn confine(args: &ListenArgs, files: Files<'_>, kept: &Kept) -> Option<Sandbox> 
 fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
     // A user with a login can run any program anyway.
     let ready = prepare(&args.listen, Controllers::Any).and_then(|(config, events)| {
+        let limits =
+            Limits { dial: args.dial.clone(), is_read_only: args.read_only, read_back: false };
+        let orders = Arc::new(OrderDesk::new(&config, limits, Log::Silent));
         let connection = std::env::var("SSH_CONNECTION").ok();
-        Ok((ssh::bind(config, args.ports, connection.as_deref())?, events))
+        let bound = ssh::bind(config, args.ports, connection.as_deref())?;
+        Ok((bound, events, orders))
     });
-    let (bound, events) = match ready {
+    let (bound, events, orders) = match ready {
         Ok(ready) => ready,
         Err(error) => {
             output::print_line(ssh::failed_line(&error))?;
@@ -329,7 +333,8 @@ fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
     };
     let signing = keys::signing(args.receipt_key.as_deref(), None)?;
     // The state of the sandbox is not printed: standard error is the remote user's terminal.
-    confine(&args.listen, Files::All, &Kept::default());
+    let kept = Kept { dials: args.dial.is_some(), ..Kept::default() };
+    confine(&args.listen, Files::All, &kept);
     block_on(async {
         let interrupt = Interrupt::listen()?;
         let ticket = bound.ticket().clone();
@@ -340,8 +345,8 @@ fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
         let service = service.read_only(args.read_only).measure(true);
         let service = service.signing(signing);
         let job = Job::new("serve", "a copy through ssh");
-        let answering =
-            Answering { service, orders: None, interrupt, once: false, log: Log::Silent, job };
+        let (orders, log) = (Some(orders), Log::Silent);
+        let answering = Answering { service, orders, interrupt, once: false, log, job };
         let code = answering.all(&listener, ssh::serve_input(&listener)).await?;
         events.map_or(Ok(()), |events| events.finish())?;
         Ok(code)

@@ -36,6 +36,9 @@ pub(crate) struct SshArgs {
     /// ssh fails instead of a question. Given by the runner of the queue.
     #[arg(long, hide = true)]
     batch: bool,
+    /// Servers that ssh starts copy to and from other servers on an order.
+    #[arg(skip)]
+    pub(crate) dials: bool,
 }
 
 impl SshArgs {
@@ -55,6 +58,7 @@ impl SshArgs {
             push: self.push.clone().unwrap_or_default(),
             carrier: carrier.carrier(),
             version: env!("CARGO_PKG_VERSION"),
+            dials: self.dials,
             observer: Arc::clone(observer),
         }
     }

@@ -32,7 +32,7 @@ async fn connect(bench: &Bench) -> Session {
 /// Sends an order, and returns the answer with the error of its stream.
 async fn answer(session: &Session, order: &[u8]) -> String {
     let options = TransferOptions::default();
-    let mut stream = session.send_stream("sabul.order.2", &options).await.unwrap();
+    let mut stream = session.send_stream("sabul.order.3", &options).await.unwrap();
     // The server may refuse the rest.
     let _ = stream.write_all(order).await;
     let _ = stream.finish().await;
@@ -50,7 +50,7 @@ fn send(ticket: &Ticket) -> Value {
         "ticket": ticket.to_string(), "sources": ["x"], "recursive": false, "destination": "y",
         "selected": false,
         "files": {"preserve": false, "archive": false, "hard_links": false, "sync": false,
-            "resume": false, "read_back": false, "growing": false, "rules": []},
+            "resume": false, "read_back": false, "growing": false, "new_names": false, "rules": []},
         "channel": {"cc": "cubic", "cc_params": [], "policy": "fair", "rate_bps": null,
             "carrier": "tcp", "tcp": 1, "channels": null, "mtu_max": null},
     }})

@@ -452,6 +452,8 @@ pub struct TransferOptions {
     pub links_out: bool,
     /// A file that grows while it is read is copied up to its first size; otherwise such a file fails.
     pub growing: bool,
+    /// Received files and links take only free names. Where an object has the name, the entry fails and the object stays.
+    pub new_names: bool,
     /// Include and exclude rules, applied on the sending side: the first matching rule decides
     /// ([`Rules`](sabul_files::Rules)).
     pub rules: Vec<Rule>,
@@ -490,6 +492,7 @@ impl Default for TransferOptions {
             read_back: false,
             links_out: false,
             growing: false,
+            new_names: false,
             rules: Vec::new(),
             chmod: Chmod::default(),
             range: None,
@@ -520,6 +523,7 @@ setters!(TransferOptions {
     read_back: bool,
     links_out: bool,
     growing: bool,
+    new_names: bool,
     rules: Vec<Rule>,
     chmod: Chmod,
     range: Option<Range>,

@@ -280,7 +280,7 @@ impl Session {
         let has_rules = !options.rules.is_empty();
         let requested = if has_rules { requested } else { requested.each_of(&sources) };
         let requested = requested.with_range(options.range).with_selection(sent);
-        let gate = RequestGate { chmod: options.chmod.clone(), requested };
+        let gate = RequestGate::new(options, requested);
         let request = control::Request::Get {
             sources,
             recursive,
@@ -714,7 +714,9 @@ impl Request {
             (Self::Get(request), Some(disk)) => request.accept_in(disk).await?,
             (Self::Get(request), None) => request.accept_as_user().await?,
             (Self::Measure(request), _) => request.accept()?,
-            (Self::Stream(request), disk) => return request.answer(streams, disk).await,
+            (Self::Stream(request), disk) => {
+                return request.answer(streams, ServedFiles::of(disk, service)).await;
+            }
         };
         begins(transfer.handle());
         transfer.finish().await.map(Some)

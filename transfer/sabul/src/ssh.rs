@@ -104,6 +104,7 @@ impl Ssh {
                 push: Push::No,
                 carrier: Carrier::Auto,
                 version: env!("CARGO_PKG_VERSION"),
+                dials: false,
                 observer: Arc::new(NoObserver),
             },
         }

@@ -207,7 +207,7 @@ impl GetRequest {
 }
 
 /// Path of the peer as a path of this process's user; an empty path is the current directory.
-fn users_path(path: Vec<u8>) -> PathBuf {
+pub(super) fn users_path(path: Vec<u8>) -> PathBuf {
     let path = if path.is_empty() { b".".to_vec() } else { path };
     PathBuf::from(OsString::from_vec(path))
 }

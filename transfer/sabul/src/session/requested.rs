@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use sabul_content::{Printable, RelativePath};
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Range, Request};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Range, Replaces, Request};
 
 use sabul_files::glob::{Pattern, is_pattern};
 use sabul_files::{Chmod, Gate};
@@ -59,16 +59,28 @@ pub(super) struct RequestedEntries {
     selected: Option<SentNames>,
 }
 
-/// The filter of a request, and the changes of the metadata of its entries.
+/// The filter of a request, and the changes of its entries.
 #[derive(Debug)]
 pub(super) struct RequestGate {
-    pub(super) chmod: Chmod,
-    pub(super) requested: RequestedEntries,
+    chmod: Chmod,
+    /// Entries replace nothing.
+    new_names: bool,
+    requested: RequestedEntries,
+}
+
+impl RequestGate {
+    /// Checks the entries of a request with these options.
+    pub(super) fn new(options: &TransferOptions, requested: RequestedEntries) -> Self {
+        Self { chmod: options.chmod.clone(), new_names: options.new_names, requested }
+    }
 }
 
 impl Gate for RequestGate {
     fn admit(&mut self, entry: &mut Entry) -> Result<(), Failure> {
         self.chmod.change(entry);
+        if self.new_names && entry.kind != EntryKind::Directory {
+            entry.more.get_or_insert_default().replaces = Some(Replaces::Nothing);
+        }
         self.requested.check(entry)
     }
 
@@ -230,6 +242,22 @@ mod tests {
     fn requested(sources: &[&str], recursive: bool) -> RequestedEntries {
         let sources: Vec<_> = sources.iter().map(|source| source.as_bytes().to_vec()).collect();
         RequestedEntries::new(&sources, recursive, Extras::default())
+    }
+
+    #[test]
+    fn an_entry_with_a_new_name_replaces_nothing_whatever_the_peer_permits() {
+        for (new_names, expected) in [(true, Some(Replaces::Nothing)), (false, None)] {
+            let options = TransferOptions { new_names, ..<_>::default() };
+            let mut gate = RequestGate::new(&options, requested(&["d"], true));
+            let mut admitted = |kind| {
+                let (path, mode, modified_ns) = (b"d/f".to_vec(), None, None);
+                let mut entry = Entry { path, kind, mode, modified_ns, more: None };
+                gate.admit(&mut entry).unwrap();
+                entry.more.and_then(|more| more.replaces)
+            };
+            assert_eq!(admitted(FILE), expected);
+            assert_eq!(admitted(EntryKind::Directory), None);
+        }
     }
 
     #[test]

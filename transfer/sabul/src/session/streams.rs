@@ -11,10 +11,11 @@ use sabul_files::disk::Disk;
 use sabul_units::Bytes;
 use sabul_wire::control::{self, Open};
 
+use super::files::users_path;
 use super::pending::{Pending, refused};
 use super::rights::denial;
 use crate::access::User;
-use crate::config::{Direction, LocalDestination, MeasureLimit};
+use crate::config::{Direction, LocalDestination, MeasureLimit, Service};
 use crate::control::Ending;
 use crate::error::Error;
 use crate::passes::{Issuer, Permit};
@@ -51,29 +52,53 @@ impl PartialEq for Streams {
 
 impl Eq for Streams {}
 
-/// Files that the peer's user may access: those below the served directory, or below the user's part of it.
+/// Files that the peer's user may access: those below the served directory, or below the user's part of it, or those of
+/// the user of this process.
 #[derive(Clone)]
-pub struct ServedFiles {
-    disk: Option<Arc<dyn Disk>>,
+pub struct ServedFiles(Served);
+
+#[derive(Clone)]
+enum Served {
+    Nothing,
+    Below(Arc<dyn Disk>),
+    OfUser,
 }
 
 impl fmt::Debug for ServedFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServedFiles").field("is_served", &self.disk.is_some()).finish()
+        let is_served = !matches!(self.0, Served::Nothing);
+        f.debug_struct("ServedFiles").field("is_served", &is_served).finish()
     }
 }
 
 impl ServedFiles {
+    pub(super) fn of(disk: Option<Arc<dyn Disk>>, service: &Service) -> Self {
+        Self(match disk {
+            Some(disk) => Served::Below(disk),
+            None if service.as_user => Served::OfUser,
+            None => Served::Nothing,
+        })
+    }
+
     /// Returns the sources of these names or patterns; `None` if no files are served.
     pub fn sources(&self, sources: Vec<Vec<u8>>, recursive: bool) -> Option<SourceSet> {
-        let disk = Arc::clone(self.disk.as_ref()?);
-        Some(SourceSet::in_disk(disk, sources, recursive).with_patterns(true))
+        let set = match &self.0 {
+            Served::Nothing => return None,
+            Served::Below(disk) => SourceSet::in_disk(Arc::clone(disk), sources, recursive),
+            Served::OfUser => SourceSet::as_user(sources, recursive),
+        };
+        Some(set.with_patterns(true))
     }
 
     /// Returns this path as a destination; `None` if no files are served.
     pub fn destination(&self, path: Vec<u8>, into_directory: bool) -> Option<LocalDestination> {
-        let disk = Arc::clone(self.disk.as_ref()?);
-        Some(LocalDestination::Served { disk, path, into_directory })
+        Some(match &self.0 {
+            Served::Nothing => return None,
+            Served::Below(disk) => {
+                LocalDestination::Served { disk: Arc::clone(disk), path, into_directory }
+            }
+            Served::OfUser => LocalDestination::Path { path: users_path(path), into_directory },
+        })
     }
 }
 
@@ -92,7 +117,7 @@ impl StreamRequest {
     pub(super) async fn answer(
         self,
         streams: Option<Streams>,
-        disk: Option<Arc<dyn Disk>>,
+        files: ServedFiles,
     ) -> Result<Option<Report>, Error> {
         let Some(Streams(application)) = streams else {
             return Err(Error::Cancelled);
@@ -100,7 +125,7 @@ impl StreamRequest {
         let router = Arc::clone(&self.pending.cx.router);
         tokio::select! {
             biased;
-            answered = application.answer(self, ServedFiles { disk }) => answered,
+            answered = application.answer(self, files) => answered,
             () = router.over() => Err(router.ending().unwrap_or(Ending::Closed).to_error()),
         }
     }

@@ -56,6 +56,8 @@ pub struct Order {
     pub carrier: Carrier,
     /// Version of this program, for error messages.
     pub version: &'static str,
+    /// The server copies to and from other servers on the order of its client.
+    pub dials: bool,
     /// Receives the progress of an upload, and decides whether to upload.
     pub observer: Arc<dyn UploadObserver>,
 }
@@ -164,7 +166,11 @@ impl Order {
     /// Arguments of a server that ends with its standard input.
     fn server_arguments(&self) -> Vec<String> {
         let ports = self.ports.to_string();
-        ["serve", "--stdio", "--ports", &ports].map(str::to_owned).into()
+        let mut words = vec!["serve", "--stdio", "--ports", &ports];
+        if self.dials {
+            words.extend(["--dial", "0.0.0.0/0,::/0"]);
+        }
+        words.into_iter().map(str::to_owned).collect()
     }
 }
 
