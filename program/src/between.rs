@@ -5,6 +5,7 @@
 //! --relay: through both ssh connections. Both ends stop when their standard input ends, so they do not outlive this
 //! command. Two servers that ssh does not reach are steered by `between/servers.rs`.
 
+pub(crate) mod pair;
 mod servers;
 
 use std::ffi::{OsStr, OsString};

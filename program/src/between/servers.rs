@@ -4,27 +4,21 @@
 //! from the other (`order.rs`). Both servers end the copy when their session with this machine ends.
 
 use sabul::internal::{Host, Server};
-use sabul::{ReceiveStream, Session, Ticket, TransferOptions};
 use sabul_content::Printable;
-use sabul_front::json::TransferJson;
-use sabul_front::lines::{CopyEvent, LineBuilder};
 use sabul_units::{count, show_bytes, show_rate};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
-use super::{Events, INTERRUPTED_EARLY, LINE_MAX, UNREACHABLE, exit_of, unsupported};
+use super::pair::{Dialled, Ended, Pair, Turn};
+use super::{INTERRUPTED_EARLY, UNREACHABLE, exit_of, unsupported};
 use crate::args::{self, ChannelArgs, CopyArgs};
-use crate::cp::remotes::{Choice, Different, Remotes};
+use crate::cp::remotes::{Choice, Remotes};
 use crate::cp::{CopyCommand, Selecting, dry_run, entries, there_already, transfer_options};
 use crate::error::CliError;
 use crate::exit;
 use crate::interrupt::Interrupt;
 use crate::keys;
-use crate::order::{
-    ANSWER, Admitted, ChannelSettings, CopyOrder, FileSettings, ORDER, ORDER_MAX, Order,
-};
+use crate::order::{ChannelSettings, CopyOrder, FileSettings};
 use crate::output;
-use crate::policy::controller;
 
 /// Flags that hold between two servers; the others are refused.
 const SUPPORTED: &[&str] = &[
@@ -83,15 +77,6 @@ const ERRORS_SHOWN: usize = 20;
 /// Ours: longest message of a server that is printed, in characters.
 const MESSAGE_MAX: usize = 1000;
 
-/// The server that dials the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    /// The server of the sources sends.
-    Send,
-    /// The server of the destination fetches.
-    Fetch,
-}
-
 /// Places of a copy between two servers.
 #[derive(Debug)]
 pub(super) struct Places<'a> {
@@ -101,62 +86,6 @@ pub(super) struct Places<'a> {
     pub(super) server: &'a Server,
     /// Path at the server of the destination.
     pub(super) destination: String,
-}
-
-/// A copy that has ended.
-struct Ended {
-    /// The event of the end.
-    done: Value,
-    /// The server that dials has reached the other one.
-    has_started: bool,
-    /// Another kind of entry blocked some entries, and was removed.
-    is_repeated: bool,
-}
-
-impl Ended {
-    /// The end of a copy without entries.
-    fn without_copy(args: &CopyArgs) -> Result<Self, CliError> {
-        let mut copy = TransferJson::nothing(controller(args));
-        (copy.verified, copy.durable) = (true, !args.no_sync);
-        copy.policy = Some(args.policy.name());
-        let line = LineBuilder::default().line(CopyEvent::Done(Box::new(copy)));
-        let done = serde_json::to_value(&line);
-        let done = done.map_err(|error| CliError::failed(error.to_string()))?;
-        Ok(Self { done, has_started: true, is_repeated: false })
-    }
-
-    /// Whether the transfer reached its end, at most without single entries.
-    fn has_copied(&self) -> bool {
-        // Failures of entries permit no removal.
-        let has_failures = self.done["failed"].as_u64() > Some(0);
-        self.has_started && (exit_of(&self.done) == exit::DONE || has_failures)
-    }
-
-    /// Adds the numbers of an earlier round.
-    fn add(&mut self, earlier: &Value) {
-        for name in ["files", "bytes", "directories", "removed", "wire_bytes", "seconds"] {
-            match (&self.done[name], &earlier[name]) {
-                (Value::Null, _) | (_, Value::Null) => {}
-                (now, before) => {
-                    let sum = match now.as_u64().zip(before.as_u64()) {
-                        Some((now, before)) => now.saturating_add(before).into(),
-                        None => {
-                            let number = |it: &Value| it.as_f64().unwrap_or_default();
-                            (number(now) + number(before)).into()
-                        }
-                    };
-                    self.done[name] = sum;
-                }
-            }
-        }
-    }
-}
-
-/// A server with a session.
-struct Dialled {
-    /// The server, for messages.
-    name: String,
-    session: Session,
 }
 
 /// Runs the copy, and returns the exit code. `last` gets the event of the end.
@@ -195,15 +124,15 @@ pub(super) async fn run(
             return Err(error);
         }
     };
-    let copy = Copy { args, selecting: &selecting, options, order, source, destination };
+    let pair = Pair { args, options, order, source, destination };
+    let copy = Copy { selecting: &selecting, pair };
     let result = tokio::select! {
         result = copy.rounds() => result,
         () = interrupt.wait() => {
             Err(CliError::interrupted("interrupted: run the same command again to resume"))
         }
     };
-    // The end of the sessions ends the copy at both servers.
-    tokio::join!(copy.source.session.close(), copy.destination.session.close());
+    copy.pair.close().await;
     let done = result?.done;
     conclude(args, &selecting, &done);
     let code = exit_of(&done);
@@ -262,13 +191,8 @@ async fn dial(
 }
 
 struct Copy<'a> {
-    args: &'a CopyArgs,
     selecting: &'a Selecting,
-    options: TransferOptions,
-    /// The order, without a ticket.
-    order: CopyOrder,
-    source: Dialled,
-    destination: Dialled,
+    pair: Pair<'a>,
 }
 
 impl Copy<'_> {
@@ -305,7 +229,7 @@ impl Copy<'_> {
                 }
             }
             second => {
-                if self.args.verbose > 0 {
+                if self.pair.args.verbose > 0 {
                     output::note(format_args!("{why}; the destination dialled the source"));
                 }
                 second
@@ -315,40 +239,18 @@ impl Copy<'_> {
 
     /// Runs the copy at one server.
     async fn attempt(&self, turn: Turn) -> Result<Ended, CliError> {
-        let (driver, other, admit) = match turn {
-            Turn::Send => {
-                let admit = Order::AdmitPut(self.order.destination.clone());
-                (&self.source, &self.destination, admit)
-            }
-            Turn::Fetch => {
-                let admit = Order::AdmitGet(self.order.sources.clone());
-                (&self.destination, &self.source, admit)
-            }
-        };
         let remotes = self.remotes();
         let mut different = match remotes.compare().await? {
             Choice::All => None,
             Choice::Different(different) if different.is_empty() => {
-                let mut ended = Ended::without_copy(self.args)?;
+                let mut ended = Ended::without_copy(self.pair.args)?;
                 ended.is_repeated = remotes.complete(different, &mut ended.done).await?;
                 return Ok(ended);
             }
             Choice::Different(different) => Some(different),
         };
         remotes.prepare().await?;
-        let ticket = self.admitted(other, &admit).await.map_err(|error| match turn {
-            // A destination that may not be written fetches nothing either.
-            Turn::Send if error.is_refusal() => CliError::failed(of(other, error).to_string()),
-            _ => of(other, error),
-        })?;
-        let (ticket, selected) = (ticket.to_string(), different.is_some());
-        let order = Box::new(CopyOrder { ticket, selected, ..self.order.clone() });
-        let order = match turn {
-            Turn::Send => Order::Send(order),
-            Turn::Fetch => Order::Fetch(order),
-        };
-        let ended = self.ordered(driver, &order, different.as_mut()).await;
-        let mut ended = ended.map_err(|error| of(driver, error))?;
+        let mut ended = self.pair.carry_out(turn, different.as_mut()).await?;
         // After an error nothing more changes.
         if let Some(different) = different.filter(|_| ended.has_copied()) {
             ended.is_repeated = remotes.complete(different, &mut ended.done).await?;
@@ -358,117 +260,16 @@ impl Copy<'_> {
 
     /// Both servers, with the places of the copy.
     fn remotes(&self) -> Remotes<'_> {
-        let sources = self.order.sources.iter().map(|it| it.clone().into_bytes()).collect();
-        let destination = self.order.destination.clone().into_bytes();
-        let source = (&self.source.session, sources);
-        Remotes::new(self.args, self.selecting, source, (&self.destination.session, destination))
+        let Pair { args, order, source, destination, .. } = &self.pair;
+        let sources = order.sources.iter().map(|it| it.clone().into_bytes()).collect();
+        let to = order.destination.clone().into_bytes();
+        let (source, destination) = ((&source.session, sources), (&destination.session, to));
+        Remotes::new(args, self.selecting, source, destination)
     }
-
-    /// Orders a ticket for this copy.
-    async fn admitted(&self, server: &Dialled, order: &Order) -> Result<Ticket, CliError> {
-        let mut answer = self.send(server, order, None).await?;
-        let mut text = Vec::new();
-        (&mut answer).take(ORDER_MAX).read_to_end(&mut text).await.map_err(of_stream)?;
-        answer.finish().await?;
-        let ticket = serde_json::from_slice::<Admitted>(&text).ok();
-        let ticket = ticket.and_then(|admitted| admitted.ticket.parse::<Ticket>().ok());
-        let ticket = ticket.ok_or_else(|| CliError::failed("its answer has no ticket"))?;
-        Ok(reachable(ticket, &server.session).await)
-    }
-
-    /// Orders the copy, and shows its progress until the end.
-    async fn ordered(
-        &self,
-        server: &Dialled,
-        order: &Order,
-        different: Option<&mut Different>,
-    ) -> Result<Ended, CliError> {
-        let mut answer = BufReader::new(self.send(server, order, different).await?);
-        let mut events = Events::new(self.args);
-        let mut line = Vec::new();
-        let ended = loop {
-            match (&mut answer).take(LINE_MAX).read_until(b'\n', &mut line).await {
-                Ok(1..) => events.take(&line)?,
-                Ok(0) => break CliError::lost("it ended before the copy"),
-                Err(error) => break of_stream(error),
-            }
-            line.clear();
-        };
-        let has_started = events.has_started;
-        match events.end() {
-            Some(done) => Ok(Ended { done, has_started, is_repeated: false }),
-            None if ended.is_lost() => {
-                let text = format!("{ended}; run the same command again to resume");
-                Err(ended.in_words(text))
-            }
-            None => Err(ended),
-        }
-    }
-
-    /// Sends an order, and requests its answer. The names of a selection follow the order.
-    async fn send(
-        &self,
-        server: &Dialled,
-        order: &Order,
-        different: Option<&mut Different>,
-    ) -> Result<ReceiveStream, CliError> {
-        let mut text =
-            serde_json::to_vec(order).map_err(|error| CliError::failed(error.to_string()))?;
-        text.push(b'\n');
-        if text.len() as u64 > ORDER_MAX {
-            let text =
-                "the names of the sources are too long in all; use fewer commands or a pattern";
-            return Err(CliError::usage(text));
-        }
-        let options = TransferOptions::default()
-            .controller(self.options.controller.clone())
-            .controller_params(self.options.controller_params.clone())
-            .carrier(self.options.carrier);
-        let mut stream = server.session.send_stream(ORDER, &options).await?;
-        // The error of the stream as a whole is more precise.
-        let _ = stream.write_all(&text).await;
-        match different {
-            Some(different) => different.send_names(stream),
-            None => drop(stream.finish().await?),
-        }
-        Ok(server.session.receive_stream(ANSWER, &options).await?)
-    }
-}
-
-/// Returns the error of the session in an error of a stream.
-fn of_stream(error: std::io::Error) -> CliError {
-    let text = error.to_string();
-    let inner = error.into_inner().and_then(|inner| inner.downcast::<sabul::Error>().ok());
-    inner.map_or_else(|| CliError::lost(text), |inner| CliError::from(*inner))
-}
-
-/// Puts the name of the server in front of a message.
-fn of(server: &Dialled, error: CliError) -> CliError {
-    let text = format!("{}: {error}", server.name);
-    error.in_words(text)
-}
-
-/// Returns the ticket with numeric addresses: first the one that this machine reached, then those of the server. A
-/// server resolves no names for others.
-async fn reachable(ticket: Ticket, session: &Session) -> Ticket {
-    let peer = session.peer_addr();
-    let mut addresses = vec![std::net::SocketAddr::new(peer.ip().to_canonical(), peer.port())];
-    for address in ticket.addresses() {
-        if let Ok(found) = tokio::net::lookup_host(address).await {
-            addresses.extend(found);
-        }
-    }
-    let mut texts: Vec<String> = Vec::new();
-    for text in addresses.iter().map(ToString::to_string) {
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
-    ticket.with_addresses(texts)
 }
 
 /// Returns the messages of failures in the event of the end. The servers are not trusted with this terminal.
-fn messages(done: &Value) -> impl Iterator<Item = String> {
+pub(super) fn messages(done: &Value) -> impl Iterator<Item = String> {
     let errors = done["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
     errors.iter().map(|error| {
         let part = |name: &str| -> String {
