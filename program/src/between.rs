@@ -6,7 +6,7 @@
 //! command. Two servers that ssh does not reach are steered by `between/servers.rs`.
 
 pub(crate) mod pair;
-mod servers;
+pub(crate) mod servers;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;

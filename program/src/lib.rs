@@ -130,7 +130,9 @@ fn run(command: Command) -> Result<u8, CliError> {
             block_on_at(level_of(args.copy.verbose), between::run_or("sync", args, cp::sync))
         }
         Command::Apply(args) => block_on_at(level_of(args.copy.verbose), cp::apply(args)),
-        Command::Replicate(args) => block_on_at(level_of(args.copy.verbose), cp::replicate(args)),
+        Command::Replicate(args) => {
+            block_on_at(level_of(args.copy.verbose), cp::replicate::run(args))
+        }
         Command::Verify(args) => block_on(cp::verify(args)),
         #[cfg(feature = "join")]
         Command::Join(args) => block_on(join::run(args)),

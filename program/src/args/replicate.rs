@@ -38,6 +38,11 @@ pub(crate) struct ReplicateArgs {
     /// Maximum number of entries to remove in one pass.
     #[arg(long, value_name = "N", requires = "delete")]
     pub(crate) delete_limit: Option<u64>,
+    /// Send all files from this machine.
+    ///
+    /// Otherwise a replica that lacks 64 MB or more takes the files from another replica that has them.
+    #[arg(long)]
+    pub(crate) from_writer: bool,
     /// DIR, the replicas, and the options of a copy.
     #[command(flatten)]
     pub(crate) copy: CopyArgs,

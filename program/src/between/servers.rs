@@ -269,7 +269,7 @@ impl Copy<'_> {
 }
 
 /// Returns the messages of failures in the event of the end. The servers are not trusted with this terminal.
-pub(super) fn messages(done: &Value) -> impl Iterator<Item = String> {
+fn messages(done: &Value) -> impl Iterator<Item = String> {
     let errors = done["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
     errors.iter().map(|error| {
         let part = |name: &str| -> String {
@@ -283,6 +283,12 @@ pub(super) fn messages(done: &Value) -> impl Iterator<Item = String> {
         };
         Printable(text.as_bytes()).to_string()
     })
+}
+
+/// Returns why a copy with this event of its end is not complete, if so.
+pub(crate) fn why_incomplete(done: &Value) -> Option<String> {
+    let why = || messages(done).next().unwrap_or_else(|| "the copy is not complete".to_owned());
+    (exit_of(done) != exit::DONE).then(why)
 }
 
 /// Prints failures and the summary.

@@ -55,6 +55,14 @@ impl Names {
         let (_, rest) = std::sync::mpsc::sync_channel(0);
         Self::new(None, rest, Arc::default(), None)
     }
+
+    /// These entries, in the order of a walk.
+    pub(super) fn of(names: Vec<Vec<u8>>) -> Self {
+        let (sender, rest) = std::sync::mpsc::sync_channel(names.len());
+        // The channel has room for all names.
+        names.into_iter().for_each(|name| drop(sender.try_send(Selected::Name(name))));
+        Self::new(None, rest, Arc::default(), None)
+    }
 }
 
 impl Selection for Names {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 
-use super::compare::{Comparing, Task};
+use super::compare::{Compared, Comparing, Task};
 use super::names::Names;
 use super::pass::{adjust, narrowing};
 use super::plan::Plan;
@@ -175,6 +175,12 @@ impl<'a> Remotes<'a> {
 }
 
 impl Different {
+    /// Entries with these names, without a comparison.
+    pub(crate) fn named(names: Vec<Vec<u8>>) -> Self {
+        let task = tokio::spawn(std::future::ready(Ok(Compared::default())));
+        Self { names: Some(Names::of(names)), task }
+    }
+
     /// Whether no entry differs.
     pub(crate) const fn is_empty(&self) -> bool {
         self.names.is_none()

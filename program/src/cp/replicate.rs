@@ -3,6 +3,7 @@
 //! A pass compares the directory with one replica and copies what differs, as `sabul sync` does, on a connection that
 //! stays open between passes. Entries that were changed at the replica are kept ([`guard`](super::guard)).
 
+mod catch_up;
 mod places;
 mod status;
 mod watch;
@@ -36,6 +37,7 @@ use crate::files::dial;
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::upload::UploadProgress;
+use catch_up::Peer;
 use places::{absolute, full_place, now_s, refuse_repeated};
 use watch::Changes;
 
@@ -71,6 +73,7 @@ pub(crate) async fn run(args: ReplicateArgs) -> Result<u8, CliError> {
     for place in places {
         sites.push(Runner::new(&args, &directory, place, &folder)?);
     }
+    introduce(&mut sites, args.from_writer);
     let mut tasks = JoinSet::new();
     for site in sites {
         tasks.spawn(site.run(changes.clone(), interrupt.clone()));
@@ -83,6 +86,19 @@ pub(crate) async fn run(args: ReplicateArgs) -> Result<u8, CliError> {
         return Err(CliError::interrupted("interrupted: run the same command again to continue"));
     }
     Ok(code)
+}
+
+/// Lets the replicas take files from each other.
+fn introduce(sites: &mut [Runner], is_from_writer: bool) {
+    if is_from_writer {
+        return;
+    }
+    let peers: Vec<_> = sites.iter().map(Runner::peer).collect();
+    for (number, site) in sites.iter_mut().enumerate() {
+        site.peer.clone_from(&peers[number]);
+        let others = peers.iter().enumerate().filter(|(other, _)| *other != number);
+        site.others = others.filter_map(|(_, peer)| peer.clone()).collect();
+    }
 }
 
 /// Rejects options that mean one copy.
@@ -110,6 +126,9 @@ struct Runner {
     options: TransferOptions,
     replica: ReplicaStore,
     is_watching: bool,
+    /// This replica, if it takes files from the others, and sends files to them.
+    peer: Option<Arc<Peer>>,
+    others: Vec<Arc<Peer>>,
 }
 
 impl Runner {
@@ -136,7 +155,13 @@ impl Runner {
         let replica = ReplicaStore::new(Store::write(folder, &site)?);
         // The home directory of a host is the host.
         let shown = Printable(place.as_bytes()).to_string().trim_end_matches(':').to_owned();
-        Ok(Self { shown, args: sync, plan, options, replica, is_watching: args.watch })
+        let is_watching = args.watch;
+        let (peer, others) = (None, Vec::new());
+        Ok(Self { shown, args: sync, plan, options, replica, is_watching, peer, others })
+    }
+
+    fn peer(&self) -> Option<Arc<Peer>> {
+        Peer::of(&self.shown, &self.args.copy, &self.plan, &self.options, &self.replica)
     }
 
     /// Runs passes until the replica is in step; with --watch, until an interrupt. Returns the exit code.
@@ -153,6 +178,7 @@ impl Runner {
                 Ok(code) => return code,
                 Err(error) => error,
             };
+            self.set_away(true);
             self.end_pass(Err(&error.to_string()));
             let pause = match error.end() {
                 End::Error(ErrorKind::Request) => None,
@@ -184,18 +210,35 @@ impl Runner {
     ) -> Result<u8, CliError> {
         let copy = &self.args.copy;
         let observer: Arc<dyn UploadObserver> = Arc::new(UploadProgress::new(true, false));
+        let mut ssh = copy.ssh.clone();
+        ssh.dials = self.peer.is_some() && !self.others.is_empty();
         retry.begin();
         let dialled = tokio::select! {
-            dialled = dial(&copy.channel, &copy.ssh, self.plan.server(), interrupt, None, &observer) => dialled,
+            dialled = dial(&copy.channel, &ssh, self.plan.server(), interrupt, None, &observer) => dialled,
             () = interrupt.wait() => return Ok(exit::DONE),
         };
         let (session, bridge) = dialled?;
+        self.set_away(false);
+        self.catch_up(&session, interrupt).await;
         let result = self.passes(&session, changes, interrupt, retry).await;
         session.close().await;
         if let (Ok(_), Some(bridge)) = (&result, bridge) {
             bridge.close().await;
         }
         result
+    }
+
+    /// Takes files from other replicas. An interrupt ends the passes, too.
+    async fn catch_up(&self, session: &Session, interrupt: &Interrupt) {
+        let Some(peer) = &self.peer else { return };
+        tokio::select! {
+            () = catch_up::run(peer, &self.others, &self.plan, session, interrupt) => {}
+            () = interrupt.wait() => {}
+        }
+    }
+
+    fn set_away(&self, is_away: bool) {
+        self.peer.iter().for_each(|peer| peer.set_away(is_away));
     }
 
     async fn passes(

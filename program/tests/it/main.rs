@@ -4,6 +4,7 @@ mod addresses;
 mod apply;
 mod archive;
 mod card;
+mod catch_up;
 mod cli;
 mod common;
 mod control_socket;

@@ -25,6 +25,7 @@ host=${2#*@} command=$3
 cd "$here/home" || exit 1
 export HOME="$here/home" SSH_CONNECTION="127.0.0.1 9 127.0.0.1 22" PATH="$here/bin:/usr/bin:/bin"
 unset SABUL_TICKET_FILE
+[ -e "$here/away.$host" ] && host=refused
 case $host in
     refused) echo "ssh: connect to host refused port 22: Connection refused" >&2; exit 255 ;;
     denied) echo "me@denied: Permission denied (publickey,password)." >&2; exit 255 ;;
@@ -38,6 +39,7 @@ case $host in
     elsewhere) export SSH_CONNECTION="127.0.0.1 9 192.0.2.1 22" ;;
 esac
 echo $$ > "$here/pid"
+echo $$ >> "$here/pids.$host"
 exec sh -c "exec $command"
 "#;
 
@@ -74,7 +76,7 @@ impl Bridge {
     }
 
     /// Returns the program in the near directory.
-    fn sabul(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn sabul(&self, arguments: &[&str]) -> Command {
         let mut command = sabul();
         command.current_dir(self.path("near")).env("SABUL_SSH", self.path("ssh"));
         command.args(arguments);
@@ -88,7 +90,7 @@ impl Bridge {
         run(&mut self.cp(arguments))
     }
 
-    fn calls(&self) -> String {
+    pub(crate) fn calls(&self) -> String {
         fs::read_to_string(self.path("calls")).unwrap_or_default()
     }
 

@@ -11,8 +11,12 @@ use std::fmt;
 
 use sabul_wire::control::{Facts, Failure, FailureCode, SeenKind};
 
+pub use catch_up::{CATCH_UP_MIN, Caught, may_send, sends};
+
 use super::compare::Difference;
 use super::part::start_of_name;
+
+mod catch_up;
 
 /// Names that are tried for an entry that is kept.
 const NAMES_TRIED: u32 = 100;
@@ -228,7 +232,10 @@ fn check_copy<R: Replica>(
 }
 
 /// Renames an entry of the replica.
-fn keep<R: Replica>(
+///
+/// # Errors
+/// If the replica cannot be reached. An entry that cannot be renamed is no error of the replica.
+pub fn keep<R: Replica>(
     replica: &R,
     path: &[u8],
     old: &Facts,

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::time::Duration;
 
-use sabul::files::{Rule, Seen, SeenKind};
+use sabul::files::{Facts, Rule, Seen, SeenKind};
 use sabul::internal::Rules;
 use sabul::internal::compare::ReadParts;
 use sabul_content::Printable;
@@ -72,8 +72,10 @@ fn state(store: &Store, site: &Site, passes: Passes) -> ReplicaJson {
     }
 }
 
-/// Entries that the replica lacks, and their bytes.
-fn lag(store: &Store, site: &Site) -> Result<(u64, u64), CliError> {
+/// Entries of the source that a pass copies, except the directory itself.
+pub(super) fn source_entries(
+    site: &Site,
+) -> Result<impl Iterator<Item = (Vec<u8>, Facts)> + use<>, CliError> {
     let rules: Vec<Rule> = serde_json::from_str(&site.rules).unwrap_or_default();
     let rules = Rules::new(&rules).map_err(|failure| CliError::usage(failure.to_string()))?;
     let directory = OsString::from_vec(site.directory.clone());
@@ -81,11 +83,17 @@ fn lag(store: &Store, site: &Site) -> Result<(u64, u64), CliError> {
         return Err(CliError::failed("the directory is missing"));
     }
     let set = source_set(&[directory], true)?.with_rules(rules).with_archive_mode(site.archive);
+    // An entry that cannot be read is reported by the pass.
+    let readable = |seen: Seen| Some((seen.path, seen.outcome.ok()?));
+    let entries = set.plan_compared(ReadParts::default()).filter_map(readable);
+    Ok(entries.filter(|(path, _)| !path.is_empty()))
+}
+
+/// Entries that the replica lacks, and their bytes.
+fn lag(store: &Store, site: &Site) -> Result<(u64, u64), CliError> {
     let (mut files, mut bytes) = (0, 0);
-    for Seen { path, outcome, .. } in set.plan_compared(ReadParts::default()) {
-        // An entry that cannot be read is reported by the pass.
-        let Ok(facts) = outcome else { continue };
-        if path.is_empty() || store.versions(&path)?.has(&facts) {
+    for (path, facts) in source_entries(site)? {
+        if store.versions(&path)?.has(&facts) {
             continue;
         }
         files += 1;
