@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sabul_wire::control::{Failure, FailureCode};
 
@@ -37,8 +37,10 @@ const FILES: std::ops::RangeInclusive<usize> = 128..=256;
 /// The same bounds for the bytes of a group. Ours: a disk writes this much in a fraction of a
 /// second.
 const BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;
-/// Maximum age of a group before its flush, so that a slow transfer loses little.
-const AGE_MAX: Duration = Duration::from_secs(1);
+/// Age of a group before its flush: this many times the duration of the last flush, within the bounds. So a slow transfer
+/// loses little, and keeps the disk busy for at most a tenth of the time. Ours.
+const AGE_FACTOR: u32 = 10;
+const AGE: std::ops::RangeInclusive<Duration> = Duration::from_millis(250)..=Duration::from_secs(1);
 /// Up to this many files and folders are flushed one by one, which does not flush data of other
 /// programs.
 const ONE_BY_ONE: usize = 4;
@@ -117,6 +119,8 @@ pub(super) struct Group {
     bytes: u64,
     /// Time at which the first item was added.
     since: Option<Duration>,
+    /// Age at which the group is flushed.
+    age: Duration,
     own: OwnFiles,
     /// Also remembers the files that get their names.
     pub(super) published: Option<Arc<Published>>,
@@ -137,6 +141,7 @@ impl Group {
             durable_folders: BTreeSet::new(),
             bytes: 0,
             since: None,
+            age: *AGE.start(),
             own: OwnFiles::default(),
             published: None,
             spellings: Spellings::default(),
@@ -243,7 +248,7 @@ impl Group {
         self.finish_flush_if_done();
         if self.next.is_empty() {
             self.since = None;
-        } else if now >= *self.since.get_or_insert(now) + AGE_MAX && self.under_way.is_none() {
+        } else if now >= *self.since.get_or_insert(now) + self.age && self.under_way.is_none() {
             self.begin();
         }
     }
@@ -375,19 +380,23 @@ impl Group {
     /// Waits for the running flush, if any.
     fn finish_flush(&mut self) {
         if let (Some(_), Some(flush_thread)) = (self.under_way.take(), &self.flush_thread) {
-            let (batch, outcome) =
-                flush_thread.done.recv().expect("the flush thread does not panic");
-            self.end(batch, outcome);
+            let done = flush_thread.done.recv().expect("the flush thread does not panic");
+            self.end_under_way(done);
         }
     }
 
     fn finish_flush_if_done(&mut self) {
         let done =
             self.flush_thread.as_ref().and_then(|flush_thread| flush_thread.done.try_recv().ok());
-        if let Some((batch, outcome)) = done {
+        if let Some(done) = done {
             self.under_way = None;
-            self.end(batch, outcome);
+            self.end_under_way(done);
         }
+    }
+
+    fn end_under_way(&mut self, (batch, outcome, took): (FlushBatch, Outcome, Duration)) {
+        self.age = (took * AGE_FACTOR).clamp(*AGE.start(), *AGE.end());
+        self.end(batch, outcome);
     }
 
     /// After a flush: renames verified files and settles named entries.
@@ -450,7 +459,8 @@ impl Group {
 #[derive(Debug)]
 struct FlushThread {
     batches: Sender<FlushBatch>,
-    done: Receiver<(FlushBatch, Outcome)>,
+    /// Flushed groups, with the durations of their flushes.
+    done: Receiver<(FlushBatch, Outcome, Duration)>,
 }
 
 impl FlushThread {
@@ -460,8 +470,9 @@ impl FlushThread {
         let disk = Arc::clone(disk);
         let run = move || {
             for batch in inputs {
+                let start = Instant::now();
                 let outcome = batch.flush(&*disk);
-                if outputs.send((batch, outcome)).is_err() {
+                if outputs.send((batch, outcome, start.elapsed())).is_err() {
                     break;
                 }
             }
