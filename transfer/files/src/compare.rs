@@ -12,8 +12,11 @@ use sabul_wire::control::{Facts, Failure, FailureCode, Seen, SeenKind};
 use super::attributes::attributes_differ;
 use super::rules::Filter;
 pub use options::CompareOptions;
+use runs::walk_order;
 
+pub mod ahead;
 mod options;
+pub mod runs;
 
 /// An item of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -403,9 +406,7 @@ impl WalkOrder {
             self.0.get(top).copied().unwrap_or(usize::MAX)
         };
         let ranks = if self.0.is_empty() { Ordering::Equal } else { rank(a).cmp(&rank(b)) };
-        // No name contains a NUL byte, so a slash that counts as NUL ends the shorter component first.
-        let key = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
-        ranks.then_with(|| a.iter().map(key).cmp(b.iter().map(key)))
+        ranks.then_with(|| walk_order(a, b))
     }
 }
 

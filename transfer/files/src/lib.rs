@@ -63,7 +63,7 @@ pub mod testing;
 pub use attest::{ReceivedFiles, SentFiles};
 pub use attributes::{attributes_differ, differing_attributes, mode_of, recognized};
 pub use chmod::Chmod;
-pub use compare::{CompareOptions, Comparison, Difference};
+pub use compare::{CompareOptions, Comparison, Difference, ahead, runs};
 pub use counts::Counts;
 pub use delta::{Chunked, DELTA_FROM, Matches, NewFile};
 pub use destination::{Destination, FileReceiver, FileSink, local_destination};

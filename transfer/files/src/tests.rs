@@ -9,6 +9,7 @@ mod listing;
 mod owners;
 mod parts;
 mod resume;
+mod runs;
 mod streams;
 mod swapped;
 

@@ -39,9 +39,9 @@ pub use limits::{
     MAX_OPEN, MAX_SMALL, MAX_STATEMENT, MAX_TEXT, MAX_WORD, PACKED, body_limit, is_list,
 };
 pub use listing::{
-    Expected, Facts, Identity, ListOptions, MAX_NAMED, MAX_PATTERN, MAX_PLACES, MAX_RULE_FILE,
-    MAX_RULES, MAX_SEEN, Named, NamedContent, NewMetadata, Range, Rule, RuleKind, Seen,
-    SeenAttributes, SeenKind, View,
+    Expected, Facts, Identity, ListOptions, MAX_DIGESTS, MAX_NAMED, MAX_PATTERN, MAX_PLACES,
+    MAX_RULE_FILE, MAX_RULES, MAX_SEEN, Named, NamedContent, NewMetadata, Range, Rule, RuleKind,
+    RunDigest, RunDigests, SameRun, Seen, SeenAttributes, SeenKind, View,
 };
 pub use more::{
     Attribute, Extent, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE,

@@ -1,6 +1,6 @@
 //! Settings of a comparison, and the comparison of the metadata of one entry.
 
-use sabul_wire::control::{Facts, SeenKind};
+use sabul_wire::control::{Facts, RunDigests, SeenKind};
 
 use crate::acl;
 use crate::attributes::{attributes_differ, mode_of};
@@ -76,6 +76,17 @@ impl CompareOptions {
         ReadParts { content: self.content, attributes: self.attributes, states: false }
     }
 
+    /// Facts that digests of runs cover in this comparison, if so many entries at the beginning are listed completely.
+    /// Entries other than directories with equal facts do not differ, unless [`Self::has_digest`] is false.
+    pub fn digests(&self, after: u64) -> RunDigests {
+        RunDigests { after, times: !self.size_only, modes: self.modes, owners: self.owners }
+    }
+
+    /// Whether an entry is equal to an entry with the same metadata.
+    pub(crate) fn has_digest(&self, facts: &Facts) -> bool {
+        !self.differs(facts, facts)
+    }
+
     /// Whether an adjustment of this file would give rights to others, although another user may have put the file there.
     /// `above` are the directories above the file, below the destination. Such a file is copied, so that a file of root
     /// under the name of another file does not change. A file with several names gets no other owner either.
@@ -115,7 +126,7 @@ impl CompareOptions {
         !self.size_only && !is_same_time(source, old, self.window_ns)
     }
 
-    pub(super) fn differs(&self, source: &Facts, old: &Facts) -> bool {
+    pub(crate) fn differs(&self, source: &Facts, old: &Facts) -> bool {
         self.content_differs(source, old)
             || attributes_differ(source, old)
             || self.time_differs(source, old)

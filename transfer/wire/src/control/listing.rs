@@ -20,6 +20,9 @@ const SEEN_ITEM: usize = ITEM + 96;
 /// Most entries that one [`super::Message::Seen`] carries.
 pub const MAX_SEEN: usize = 1000;
 
+/// Most digests that one message carries: it fits into a small message together with a path.
+pub const MAX_DIGESTS: usize = 240;
+
 /// Most names in one request for a listing.
 pub const MAX_NAMED: usize = 4096;
 
@@ -41,6 +44,31 @@ pub struct ListOptions {
     /// The hash of each regular file is that of its state instead of its content, for the views of a copy. The state is what
     /// a change of the content changes: size, times and inode number.
     pub states: bool,
+}
+
+/// Entries that a listing leaves out: runs of files, links and others whose digest the opener has sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunDigests {
+    /// Number of entries at the beginning that are listed completely.
+    pub after: u64,
+    /// A digest covers the modification times; those of links always.
+    pub times: bool,
+    /// A digest covers the permission bits, except of links.
+    pub modes: bool,
+    /// A digest covers owner and group.
+    pub owners: bool,
+}
+
+/// Start of a BLAKE3 hash over the entries of a run.
+pub type RunDigest = [u8; 16];
+
+/// Mark in a listing: the opener has the rest of a run, whose first entry precedes the mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SameRun {
+    /// Number of entries of the message before the mark.
+    pub at: u32,
+    /// Digest of the run. Only the directories among its other entries follow.
+    pub digest: RunDigest,
 }
 
 impl ListOptions {
