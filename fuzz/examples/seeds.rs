@@ -14,7 +14,7 @@ use sabul_wire::control::{
     Attribute, ChannelParams, Checkpoint, Chunking, Direction, Done, Entry, EntryKind, Expected,
     Extent, Facts, Failure, FailureCode, HashedFile, Held, Identity, ListOptions, Message, More,
     Named, NamedContent, NotKept, Open, Owner, Part, Range, Replaces, Request, Rule, RuleKind,
-    Seen, SeenAttributes, SeenKind, ToHash, Trait, View, Whole,
+    RunDigests, SameRun, Seen, SeenAttributes, SeenKind, ToHash, Trait, View, Whole,
 };
 use sabul_wire::{
     Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Echo, Feedback, Header, Kind, LossPolicy, Nak,
@@ -260,6 +260,12 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                             content: NamedContent::All,
                         }]),
                         states: true,
+                        digests: Some(RunDigests {
+                            after: 2,
+                            times: true,
+                            modes: true,
+                            owners: false,
+                        }),
                     },
                 },
             )?,
@@ -344,6 +350,16 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                     Seen { path: b"d/a".to_vec(), outcome: Ok(facts), rules: b"*.o".to_vec() },
                     Seen { path: b"d/b".to_vec(), outcome: Err(failure), rules: Vec::new() },
                 ],
+                same: vec![SameRun { at: 1, digest: [5; 16] }],
+                is_last: true,
+            })?,
+        ),
+        (
+            "digests",
+            message(&Message::Digests {
+                transfer: 3,
+                digests: vec![[5; 16]],
+                upto: b"d/a".to_vec(),
                 is_last: true,
             })?,
         ),

@@ -261,7 +261,7 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
                         rules: Vec::new(),
                     };
                     let entries = (0..500).map(seen).collect();
-                    Message::Seen { transfer: 1, entries, is_last: false }
+                    Message::Seen { transfer: 1, entries, same: Vec::new(), is_last: false }
                 }
             };
             said += 1;

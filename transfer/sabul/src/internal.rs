@@ -40,8 +40,8 @@ pub fn sources_beneath(
 pub mod compare {
     pub use sabul_files::{
         Awaited, Chunked, CompareOptions, Comparison, DELTA_FROM, Difference, Matches, NamedSet,
-        NewFile, ReadParts, Selected, Selection, Skipped, attributes_differ, differing_attributes,
-        facts_of, facts_with, is_journal, is_part, mode_of, recognized,
+        NewFile, ReadParts, Selected, Selection, Skipped, ahead::OwnEntries, attributes_differ,
+        differing_attributes, facts_of, facts_with, is_journal, is_part, mode_of, recognized,
     };
 
     use std::os::unix::ffi::OsStrExt as _;
@@ -50,7 +50,9 @@ pub mod compare {
     pub use sabul_files::RenameOf;
     use sabul_files::root::{RootDir, RootError, RootLink};
     pub use sabul_wire::control::Replaces;
-    pub use sabul_wire::control::{Chunking, Delta, ListOptions, MAX_NAMED, Named, NamedContent};
+    pub use sabul_wire::control::{
+        Chunking, Delta, ListOptions, MAX_NAMED, Named, NamedContent, RunDigests,
+    };
     use sabul_wire::control::{Facts, Failure, FailureCode, Identity, NewMetadata};
 
     /// Directory of this machine for changes whose names the other machine lists. No name and no link leads out of the

@@ -13,6 +13,7 @@ mod requested;
 mod rights;
 mod selected;
 mod served;
+mod shortened;
 mod streams;
 
 use std::fmt;

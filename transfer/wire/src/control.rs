@@ -36,7 +36,8 @@ use limits::HELLO;
 use limits::ITEM;
 pub use limits::{
     MAX_CHUNKS_BODY, MAX_GREETING, MAX_HAVE, MAX_LOGIN, MAX_MESSAGE, MAX_NAME, MAX_NAMES_BODY,
-    MAX_OPEN, MAX_SMALL, MAX_STATEMENT, MAX_TEXT, MAX_WORD, PACKED, body_limit, is_list,
+    MAX_OPEN, MAX_SMALL, MAX_STATEMENT, MAX_TEXT, MAX_WORD, PACKED, body_length, body_limit,
+    is_list,
 };
 pub use listing::{
     Expected, Facts, Identity, ListOptions, MAX_DIGESTS, MAX_NAMED, MAX_PATTERN, MAX_PLACES,
@@ -147,6 +148,9 @@ pub enum Message {
         /// The entries; at most [`MAX_SEEN`].
         #[serde(deserialize_with = "bounds::list::<_, _, MAX_SEEN>")]
         entries: Vec<Seen>,
+        /// Marks of runs whose entries are left out, in their order; at most [`MAX_SEEN`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_SEEN>")]
+        same: Vec<SameRun>,
         /// No more entries follow.
         is_last: bool,
     },
@@ -429,6 +433,19 @@ pub enum Message {
         transfer: u32,
         /// The carrier.
         carrier: Preferred,
+    },
+    /// Opener of a [`Request::List`] with digests: the next runs of its own entries. Needs credit, as [`Message::Seen`].
+    Digests {
+        /// Number of the request.
+        transfer: u32,
+        /// Digests of runs that have ended since the last message, at most [`MAX_DIGESTS`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_DIGESTS>")]
+        digests: Vec<RunDigest>,
+        /// All runs that begin up to this path have been sent, as far as they have a digest.
+        #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
+        upto: Vec<u8>,
+        /// No more runs follow.
+        is_last: bool,
     },
 }
 
@@ -735,7 +752,10 @@ impl Message {
             Self::Have { files, wholes, .. } => {
                 files.iter().map(Held::weight).sum::<usize>() + WHOLE * wholes.len()
             }
-            Self::Seen { entries, .. } => entries.iter().map(Seen::weight).sum(),
+            Self::Seen { entries, same, .. } => {
+                entries.iter().map(Seen::weight).sum::<usize>() + size_of_val(&same[..])
+            }
+            Self::Digests { digests, upto, .. } => ITEM + upto.len() + size_of_val(&digests[..]),
             Self::Names { names, .. } => names.iter().map(|name| ITEM + name.len()).sum(),
             Self::Chunks { chunks, .. } => chunks.len() * size_of::<Chunk>(),
             Self::Delta { name, delta, .. } => name.len() + delta.weight(),
@@ -769,17 +789,6 @@ impl Message {
         } else {
             Err(fail(body.len() - rest.len(), Reason::TrailingBytes))
         }
-    }
-}
-
-/// Returns the length of the body that follows a length prefix.
-///
-/// # Errors
-/// If the length is zero or over [`MAX_MESSAGE`]: the peer is broken or not sabul.
-pub fn body_length(prefix: [u8; 4]) -> Result<usize, DecodeError> {
-    match usize::try_from(u32::from_be_bytes(prefix)) {
-        Ok(length) if (1..=MAX_MESSAGE).contains(&length) => Ok(length),
-        _ => Err(DecodeError { offset: 0, reason: Reason::TooLong }),
     }
 }
 

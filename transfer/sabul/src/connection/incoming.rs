@@ -137,7 +137,12 @@ mod tests {
             outcome: Err(Failure::new(FailureCode::NotFound, "gone")),
             rules: Vec::new(),
         };
-        Message::Seen { transfer: 1, entries: vec![seen; entries], is_last: false }
+        Message::Seen {
+            transfer: 1,
+            entries: vec![seen; entries],
+            same: Vec::new(),
+            is_last: false,
+        }
     }
 
     fn encoded(messages: &[Message]) -> Vec<u8> {

@@ -70,7 +70,9 @@ mod tests {
         };
         let entries = (0..count).map(seen).collect();
         let mut bytes = Vec::new();
-        Message::Seen { transfer: 1, entries, is_last: false }.encode(&mut bytes).unwrap();
+        Message::Seen { transfer: 1, entries, same: Vec::new(), is_last: false }
+            .encode(&mut bytes)
+            .unwrap();
         bytes
     }
 

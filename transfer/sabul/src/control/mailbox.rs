@@ -223,6 +223,7 @@ impl Role {
             Message::Names { .. }
             | Message::Delta { .. }
             | Message::ToHash { .. }
+            | Message::Digests { .. }
             | Message::Have { .. }
             | Message::Progress { .. }
             | Message::EntryFailed { .. }
@@ -235,6 +236,22 @@ impl Role {
             _ => true,
         }
     }
+}
+
+/// Whether the sender of a message needs credit.
+const fn needs_credit(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::Seen { .. }
+            | Message::Chunks { .. }
+            | Message::Names { .. }
+            | Message::Delta { .. }
+            | Message::ToHash { .. }
+            | Message::Digests { .. }
+            | Message::Hashed { .. }
+            | Message::Statement { .. }
+            | Message::Signed { .. }
+    )
 }
 
 /// State of a transfer in the router.
@@ -282,6 +299,7 @@ impl Slot {
             | Message::Names { .. }
             | Message::Delta { .. }
             | Message::ToHash { .. }
+            | Message::Digests { .. }
                 if self.is_peers => {}
             Message::Waiting { .. } => {}
             _ if !self.is_accepted => {
@@ -314,14 +332,7 @@ impl Slot {
                     )
                 })?;
             }
-            Message::Seen { .. }
-            | Message::Chunks { .. }
-            | Message::Names { .. }
-            | Message::Delta { .. }
-            | Message::ToHash { .. }
-            | Message::Hashed { .. }
-            | Message::Statement { .. }
-            | Message::Signed { .. } => {
+            _ if needs_credit(&message) => {
                 self.intake.add(message.weight())?;
                 // A transfer that has just ended accepts nothing more.
                 let _ = self.input.send(Input::Message(message));

@@ -355,9 +355,7 @@ impl Router {
 
     fn route(self: &Arc<Self>, message: Message, outbox: &WeakOutbox) -> Result<(), Failure> {
         let number = match &message {
-            Message::Welcome { version, suite, .. } => {
-                return self.on_welcome(*version, *suite);
-            }
+            Message::Welcome { version, suite, .. } => return self.on_welcome(*version, *suite),
             Message::Open(_) => {
                 let Message::Open(open) = message else { return Ok(()) };
                 return self.on_open(open, outbox);
@@ -407,6 +405,7 @@ impl Router {
             | Message::Chunks { transfer, .. }
             | Message::Delta { transfer, .. }
             | Message::ToHash { transfer, .. }
+            | Message::Digests { transfer, .. }
             | Message::Hashed { transfer, .. }
             | Message::Statement { transfer, .. }
             | Message::Signed { transfer, .. }

@@ -99,7 +99,7 @@ fn open(transfer: u32, direction: Direction) -> Message {
 fn seen(transfer: u32, entries: usize) -> Message {
     let failure = Failure::new(FailureCode::NotFound, "gone");
     let seen = Seen { path: b"name".to_vec(), outcome: Err(failure), rules: Vec::new() };
-    Message::Seen { transfer, entries: vec![seen; entries], is_last: false }
+    Message::Seen { transfer, entries: vec![seen; entries], same: Vec::new(), is_last: false }
 }
 
 fn progress(transfer: u32, bytes: u64) -> Message {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabul_units::Rate;
 use sabul_wire::control::{
-    self, Chunking, Done, Facts, Failure, FailureCode, Identity, ListOptions, MAX_SEEN, Message,
-    NewMetadata, Open, Rule, Seen, View,
+    self, Chunking, Done, Facts, Failure, FailureCode, Identity, ListOptions, Message, NewMetadata,
+    Open, Rule, RunDigest, SameRun, Seen, View,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -16,29 +16,39 @@ use super::Session;
 use super::chunks::{ChunkList, send_chunks, unpack_chunks};
 use super::limits::take_number;
 use super::pending::Pending;
+use super::shortened::{Entries, send_all};
 use crate::config::{Direction, TransferOptions};
-use crate::control::{Bulk, Control, Event, Input, Intake, Mailbox};
+use crate::control::{Control, Event, Input, Intake, Mailbox};
 use crate::error::Error;
 use crate::lock::lock;
 use crate::machine::thread;
 use crate::transfer::Context;
+use sabul_files::ahead::{Expansion, Marks, OwnEntries, read_ahead};
 use sabul_files::disk::Disk;
 use sabul_files::{
-    Chunked, DirectoryListing, ListingStep, MAX_KEPT_FAILURES, NameChange, RenameOf, rename,
+    Chunked, CompareOptions, DirectoryListing, MAX_KEPT_FAILURES, NameChange, RenameOf, rename,
     set_metadata, take_over,
 };
 
 /// Most entries queued for the application. Ours: at most 64 MiB, if each entry is a directory with a large rule file.
 const WAITING_MAX: usize = 1024;
-/// A message is sent once its entries take about this many bytes.
-const BATCH_BYTES: usize = 128 << 10;
-/// Most bytes of an entry besides its path; a failure takes more.
-const SEEN_BYTES: usize = 96;
 
 /// Entries of a listing at the peer, one by one. Dropping the value cancels the listing.
 #[derive(Debug)]
 pub struct Listing {
-    entries: mpsc::Receiver<Result<Seen, Error>>,
+    entries: mpsc::Receiver<Result<Listed, Error>>,
+    /// The next item, if left out entries may come before it.
+    peeked: Option<Listed>,
+    /// Inserts left out entries.
+    expansion: Option<Expansion>,
+}
+
+/// Item of a listing.
+#[derive(Debug)]
+pub(super) enum Listed {
+    Entry(Seen),
+    /// The rest of a run is left out.
+    Same(RunDigest),
 }
 
 impl Listing {
@@ -47,7 +57,30 @@ impl Listing {
     /// # Errors
     /// If the peer refuses or the session is over; no entry follows.
     pub async fn next(&mut self) -> Result<Option<Seen>, Error> {
-        self.entries.recv().await.transpose()
+        loop {
+            let item = match self.peeked.take() {
+                Some(item) => Some(item),
+                None => self.entries.recv().await.transpose()?,
+            };
+            match (item, &mut self.expansion) {
+                (Some(Listed::Entry(seen)), None) => return Ok(Some(seen)),
+                (None, None) => return Ok(None),
+                (None, Some(expansion)) => return Ok(expansion.before(None)),
+                (Some(Listed::Entry(seen)), Some(expansion)) => {
+                    if let Some(left_out) = expansion.before(Some(&seen)) {
+                        self.peeked = Some(Listed::Entry(seen));
+                        return Ok(Some(left_out));
+                    }
+                    expansion.listed(&seen);
+                    return Ok(Some(seen));
+                }
+                (Some(Listed::Same(digest)), Some(expansion)) => expansion.same(&digest)?,
+                (Some(Listed::Same(_)), None) => {
+                    let text = "the peer left out entries of a listing without digests";
+                    return Err(Failure::violation(text).into());
+                }
+            }
+        }
     }
 }
 
@@ -88,10 +121,40 @@ impl Session {
     ) -> Result<Listing, Error> {
         let request = control::Request::List { places, view, options };
         let mailbox = self.send_request(Direction::Receive, request)?;
+        Ok(self.listing(mailbox, None))
+    }
+
+    /// As [`Self::list_for_copy`], for a comparison with own entries, which `options` names the digests for. The peer leaves
+    /// out most entries that this end has too, and the listing inserts them. Returns the own entries and the listing.
+    ///
+    /// # Errors
+    /// As [`Self::list`].
+    pub fn list_beside(
+        &self,
+        places: Vec<Vec<u8>>,
+        view: View,
+        options: ListOptions,
+        compare: &CompareOptions,
+        own: impl Iterator<Item = Seen> + Send + 'static,
+    ) -> Result<(OwnEntries, Listing), Error> {
+        let digests = options.digests.unwrap_or_default();
+        let request = control::Request::List { places, view, options };
+        let mailbox = self.send_request(Direction::Receive, request)?;
+        let (bulk, transfer) = (self.inner.cx.control.bulk(&mailbox), mailbox.number);
+        let (entries, reader, expansion) = read_ahead(compare, own);
+        thread("sabul-ahead", move || {
+            reader.run(digests, |Marks { digests, upto, is_last }| {
+                bulk.send(&Message::Digests { transfer, digests, upto, is_last })
+            });
+        })?;
+        Ok((entries, self.listing(mailbox, Some(expansion))))
+    }
+
+    fn listing(&self, mailbox: Mailbox, expansion: Option<Expansion>) -> Listing {
         let (entry_sender, entries) = mpsc::channel(WAITING_MAX);
         let control = self.inner.cx.control.clone();
         self.inner.cx.machine.spawn(listen(mailbox, control, entry_sender, unpack));
-        Ok(Listing { entries })
+        Listing { entries, peeked: None, expansion }
     }
 
     /// Returns the rate at which an earlier transfer sent to the peer, if known.
@@ -282,11 +345,18 @@ pub(super) async fn next_event(mailbox: &mut Mailbox) -> Result<Message, Error> 
 /// Returns the entries of an answer, and whether they are the last; `None` for other messages.
 type Unpack<T> = fn(Message) -> Option<(Vec<T>, bool)>;
 
-fn unpack(message: Message) -> Option<(Vec<Seen>, bool)> {
-    match message {
-        Message::Seen { entries, is_last, .. } => Some((entries, is_last)),
-        _ => None,
+fn unpack(message: Message) -> Option<(Vec<Listed>, bool)> {
+    let Message::Seen { entries, same, is_last, .. } = message else { return None };
+    let mut items = Vec::with_capacity(entries.len() + same.len());
+    let mut same = same.into_iter().peekable();
+    for (at, seen) in (0..).zip(entries) {
+        let is_here = |mark: &SameRun| mark.at <= at;
+        items
+            .extend(std::iter::from_fn(|| same.next_if(is_here)).map(|it| Listed::Same(it.digest)));
+        items.push(Listed::Entry(seen));
     }
+    items.extend(same.map(|mark| Listed::Same(mark.digest)));
+    Some((items, is_last))
 }
 
 /// Forwards entries until the end of the listing or until the application drops the [`Listing`].
@@ -387,7 +457,8 @@ pub struct ChangeRequest {
 impl ListingRequest {
     /// Answers with a listing below the root of `disk`, or without a disk with the rights of this process's user.
     pub(super) async fn answer(mut self, disk: Option<Arc<dyn Disk>>) -> Result<(), Error> {
-        let Some((open, mailbox)) = self.pending.parts.take() else { return Err(Error::Cancelled) };
+        let parts = self.pending.parts.take();
+        let Some((open, mut mailbox)) = parts else { return Err(Error::Cancelled) };
         let cx = self.pending.cx.clone();
         if let (control::Request::Hash { place, chunking }, control::Direction::Pull) =
             (&open.request, open.direction)
@@ -420,48 +491,14 @@ impl ListingRequest {
             Ok(directory_listing) => directory_listing,
             Err(failure) => return refuse(&cx, &mailbox, failure),
         };
-        let (bulk, transfer) = (cx.control.bulk(&mailbox), mailbox.number);
+        let out = Entries::new(&cx.control, &mut mailbox);
         let block_bytes = open.channel.block_bytes;
         drop(self);
         work(&cx, mailbox, block_bytes, move |stop| {
-            send_all(directory_listing, transfer, &bulk, stop);
+            send_all(directory_listing, options.digests, out, stop);
             None
         })
         .await
-    }
-}
-
-/// Sends all entries, until the end or until `stop` is set.
-fn send_all(
-    mut directory_listing: DirectoryListing,
-    transfer: u32,
-    bulk: &Bulk,
-    stop: &AtomicBool,
-) {
-    let mut entries = Vec::new();
-    let mut bytes = 0;
-    let is_over = || stop.load(Ordering::Acquire);
-    loop {
-        let is_last = match directory_listing.step(&is_over) {
-            ListingStep::Seen(seen) => {
-                let text = seen.outcome.as_ref().err().map_or(0, |failure| failure.message.len());
-                bytes += SEEN_BYTES + seen.path.len() + text + seen.rules.len();
-                entries.push(seen);
-                false
-            }
-            ListingStep::Pause => false,
-            ListingStep::End => true,
-        };
-        if is_over() {
-            return;
-        }
-        if entries.len() == MAX_SEEN || bytes >= BATCH_BYTES || is_last {
-            bytes = 0;
-            let entries = std::mem::take(&mut entries);
-            if !bulk.send(&Message::Seen { transfer, entries, is_last }) || is_last {
-                return;
-            }
-        }
     }
 }
 

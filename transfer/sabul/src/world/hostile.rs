@@ -6,8 +6,8 @@ use sabul_files::testing::{HOSTILE_FOLDER, HostileValues};
 use sabul_units::Random;
 use sabul_wire::control::{
     CONTROL_VERSION, ChannelParams, Checkpoint, Chunk, ChunksEnd, Delta, Direction, Expected,
-    Extent, Facts, Held, Identity, Kept, Message, Moved, Open, Preferred, Request, Seen, SeenKind,
-    ToHash, Whole,
+    Extent, Facts, Held, Identity, Kept, Message, Moved, Open, Preferred, Request, SameRun, Seen,
+    SeenKind, ToHash, Whole,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
@@ -109,6 +109,15 @@ impl HostilePeer {
         Message::Open(Open { transfer, direction, request: self.request(), channel })
     }
 
+    /// Entries of a listing, or the mark of a run.
+    fn listed(&mut self, transfer: u32) -> Message {
+        let entries: Vec<_> = (0..self.0.random.below(4)).map(|_| self.seen()).collect();
+        let is_last = self.0.random.below(2) == 0;
+        let has_mark = is_last && entries.len() == 3;
+        let same = has_mark.then_some(SameRun { at: 1, digest: [7; 16] }).into_iter().collect();
+        Message::Seen { transfer, entries, same, is_last }
+    }
+
     fn message(&mut self) -> Message {
         let transfer = self.0.number();
         match self.0.random.below(28) {
@@ -147,10 +156,7 @@ impl HostilePeer {
                 let (entries, bytes) = (self.0.size(), self.0.size());
                 Message::Totals { transfer, entries, bytes, is_all: self.0.random.below(2) == 0 }
             }
-            17 => {
-                let entries = (0..self.0.random.below(4)).map(|_| self.seen()).collect();
-                Message::Seen { transfer, entries, is_last: self.0.random.below(2) == 0 }
-            }
+            17 => self.listed(transfer),
             18 => {
                 let names = (0..self.0.random.below(4)).map(|_| self.0.name()).collect();
                 Message::Names { transfer, names, is_last: self.0.random.below(2) == 0 }

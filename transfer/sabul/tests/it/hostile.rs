@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod cancelled;
+mod digests;
 mod listener;
 mod messages;
 mod peer;

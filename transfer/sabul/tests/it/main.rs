@@ -4,6 +4,7 @@ mod addresses;
 mod api;
 mod carriers;
 mod common;
+mod digests;
 mod examples;
 mod hostile;
 mod introductions;

@@ -1,5 +1,7 @@
 //! Limits shared by all parts of messages.
 
+use crate::bytes::{DecodeError, Reason};
+
 /// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// Longest body of a greeting other than those of [`MAX_LOGIN`], in bytes.
@@ -40,6 +42,17 @@ pub const fn body_limit(kind: u8) -> usize {
         // The text, its length, and the number of the request.
         STATEMENT => MAX_STATEMENT + 16,
         _ => MAX_SMALL,
+    }
+}
+
+/// Returns the length of the body that follows a length prefix.
+///
+/// # Errors
+/// If the length is zero or over [`MAX_MESSAGE`]: the peer is broken or not sabul.
+pub fn body_length(prefix: [u8; 4]) -> Result<usize, DecodeError> {
+    match usize::try_from(u32::from_be_bytes(prefix)) {
+        Ok(length) if (1..=MAX_MESSAGE).contains(&length) => Ok(length),
+        _ => Err(DecodeError { offset: 0, reason: Reason::TooLong }),
     }
 }
 

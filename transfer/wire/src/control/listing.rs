@@ -20,7 +20,7 @@ const SEEN_ITEM: usize = ITEM + 96;
 /// Most entries that one [`super::Message::Seen`] carries.
 pub const MAX_SEEN: usize = 1000;
 
-/// Most digests that one message carries: it fits into a small message together with a path.
+/// Most digests that one [`super::Message::Digests`] carries: it fits into a small message together with a path.
 pub const MAX_DIGESTS: usize = 240;
 
 /// Most names in one request for a listing.
@@ -44,6 +44,8 @@ pub struct ListOptions {
     /// The hash of each regular file is that of its state instead of its content, for the views of a copy. The state is what
     /// a change of the content changes: size, times and inode number.
     pub states: bool,
+    /// Runs of entries that the opener has too may be left out.
+    pub digests: Option<RunDigests>,
 }
 
 /// Entries that a listing leaves out: runs of files, links and others whose digest the opener has sent.

@@ -147,7 +147,7 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
     let seen = |count, length| {
         let failure = Failure::new(FailureCode::NotFound, "gone");
         let seen = Seen { path: vec![b'p'; length], outcome: Err(failure), rules: Vec::new() };
-        Message::Seen { transfer: 1, entries: vec![seen; count], is_last: false }
+        Message::Seen { transfer: 1, entries: vec![seen; count], same: Vec::new(), is_last: false }
     };
     let remove = |count| {
         let places = vec![Vec::new(); count];
@@ -268,7 +268,7 @@ fn only_certain_message_kinds_may_be_long() {
         login(vec![1; 2300]),
         Message::Open(open(Request::Stream { name: String::new() })),
         Message::Have { transfer: 0, files: vec![], wholes: vec![], is_last: true },
-        Message::Seen { transfer: 0, entries: vec![], is_last: true },
+        Message::Seen { transfer: 0, entries: vec![], same: Vec::new(), is_last: true },
         Message::Names { transfer: 0, names: vec![vec![b'x'; 250]; MAX_NAMES], is_last: true },
         Message::Chunks {
             transfer: u32::MAX,
@@ -375,7 +375,7 @@ fn the_heaviest_message_about_entries_is_a_fraction_of_the_credit() {
     let failure = || Failure::new(FailureCode::NotFound, "");
     let seen = || Seen { path: path.clone(), outcome: Err(failure()), rules: Vec::new() };
     let entries = (0..MAX_SEEN).map(|_| seen()).collect();
-    let message = Message::Seen { transfer: 1, entries, is_last: false };
+    let message = Message::Seen { transfer: 1, entries, same: Vec::new(), is_last: false };
     message.encode(&mut Vec::new()).unwrap();
     assert!(message.weight() < BULK_CREDIT / 2);
     // The weight is at least the memory that decoding takes.
@@ -406,16 +406,23 @@ fn file_requests_and_answers_have_the_documented_bytes() {
             rules: Vec::new(),
         },
     ];
-    let seen = Message::Seen { transfer: 3, entries, is_last: true };
+    let same = vec![SameRun { at: 300, digest: [9; 16] }];
+    let seen = Message::Seen { transfer: 3, entries, same, is_last: true };
     let expected = [
         &[6, 3, 2][..],
         &[1, b'a', 0, 2, 0xAC, 0x02, 0xFF, 0x03, 1, 1, 1, 2, 0],
         &[1, 0, 1, 5, 5, 5, 5, 5, 5, 5, 5, 0o70],
         &[1, 5, 6, 14, 1, 3, b'*', b'.', b'o'],
         &[1, b'b', 1, 4, 2, b'n', b'o', 0],
+        &[1, 0xAC, 0x02, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9],
         &[1],
     ];
     assert_eq!(unbounded(&seen), expected.concat());
+    let (digests, upto) = (vec![[9; 16]], b"a".to_vec());
+    let digests = Message::Digests { transfer: 3, digests, upto, is_last: true };
+    let expected = [&[44, 3, 1][..], &[9; 16], &[1, b'a', 1]];
+    assert_eq!(unbounded(&digests), expected.concat());
+    assert_eq!(digests.weight(), 128 + 96 + 1 + 16);
     let rules = vec![Rule { kind: RuleKind::Exclude, pattern: b"*.o".to_vec() }];
     let places = vec![b"x".to_vec()];
     let ranges = vec![Range { offset: 5, length: None }];
@@ -447,9 +454,19 @@ fn file_requests_and_answers_have_the_documented_bytes() {
                     literal: false,
                     names: Some(vec![Named { path: b"n".to_vec(), content: NamedContent::All }]),
                     states: true,
+                    digests: Some(RunDigests {
+                        after: 300,
+                        times: true,
+                        modes: false,
+                        owners: true,
+                    }),
                 },
             },
-            &[4, 1, 1, b'x', 4, 1, 0, 3, b'*', b'.', b'o', 1, 1, 0, 1, 1, 1, b'n', 2, 1],
+            &[
+                &[4, 1, 1, b'x', 4, 1, 0, 3, b'*', b'.', b'o', 1, 1, 0, 1, 1, 1, b'n', 2, 1][..],
+                &[1, 0xAC, 0x02, 1, 0, 1],
+            ]
+            .concat(),
         ),
         (
             Request::Remove { places: places.clone(), recursive: true, seen: vec![facts] },

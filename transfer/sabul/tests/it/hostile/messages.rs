@@ -83,7 +83,11 @@ fn to_sender() -> Vec<Case> {
     vec![
         ("totals", Message::Totals { transfer: 1, entries: 1, bytes: 1, is_all: true }, other_end),
         ("a carrier", Message::Prefer { transfer: 1, carrier: Preferred::Tcp }, other_end),
-        ("a listing", Message::Seen { transfer: 1, entries: vec![], is_last: true }, other_end),
+        (
+            "a listing",
+            Message::Seen { transfer: 1, entries: vec![], same: Vec::new(), is_last: true },
+            other_end,
+        ),
         ("hashes", Message::Hashed { transfer: 1, files: vec![] }, other_end),
         ("a signature", Message::Signed { transfer: 1, signature: vec![1] }, other_end),
         ("no rate", steer("fair", Some(0)), "rate"),
@@ -115,7 +119,11 @@ fn to_receiver() -> Vec<Case> {
         ("totals", Message::Totals { transfer: 1, entries: MAX, bytes: MAX, is_all: true }, ""),
         ("a carrier", Message::Prefer { transfer: 1, carrier: Preferred::Udp }, ""),
         // These wait for the writer, which begins with the first carrier.
-        ("a listing", Message::Seen { transfer: 1, entries: vec![], is_last: true }, ""),
+        (
+            "a listing",
+            Message::Seen { transfer: 1, entries: vec![], same: Vec::new(), is_last: true },
+            "",
+        ),
         ("hashes", Message::Hashed { transfer: 1, files: vec![] }, ""),
     ]
 }
