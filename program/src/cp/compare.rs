@@ -192,7 +192,9 @@ impl Comparing {
         let lister = |session| Lister { session, parts, names: None };
         let sources =
             lister(source).list(places.to_vec(), args.view(), args.rules.to_vec(), true)?;
-        let destination = lister(destination).destination(to, &names, View::Archive, Vec::new())?;
+        let lister = lister(destination);
+        let inside = lister.list(places_below(to, &names), View::Archive, Vec::new(), true)?;
+        let destination = lister.destination(to, &names, View::Archive, inside)?;
         let tops = tops_of(&names);
         let walk = if names.len() > 1 { names } else { Vec::new() };
         let ends = Ends::Listings { source: valid(sources), destination, order: walk, tops };
@@ -291,9 +293,13 @@ impl Ends {
                     .with_links_out(args.copy_links)
                     .with_chmod(args.chmod.clone())
                     .with_names(named.clone());
-                let source = checked(Box::new(set.plan_compared(parts).map(Ok)), named);
+                let (places, own) =
+                    (places_below(&destination.path, &names), set.plan_compared(parts));
+                let compare = Some(&order.options);
+                let (own, inside) = lister.list_beside(places, there_view, there, compare, own)?;
+                let source = checked(own, named);
                 let destination =
-                    lister.destination(&destination.path, &names, there_view, there)?;
+                    lister.destination(&destination.path, &names, there_view, inside)?;
                 let tops = tops_of(&names);
                 let order = if names.len() > 1 { names } else { Vec::new() };
                 Ok(Some(Self::Listings { source, destination, order, tops }))
@@ -304,16 +310,19 @@ impl Ends {
                 let Some(names) = names_of(sources.iter().map(|source| &source[..])) else {
                     return Ok(None);
                 };
-                // A literal place is listed without opening its files.
-                let source = lister.list(sources.clone(), view, rules.clone(), true)?;
-                let source = changed(checked(valid(source), named.clone()), &args.chmod);
-                let place = |name: &Vec<u8>| OsString::from_vec(join(destination.as_bytes(), name));
-                let places: Vec<OsString> = names.iter().map(place).collect();
+                let places = places_below(destination.as_bytes(), &names);
+                let places: Vec<OsString> = places.into_iter().map(OsString::from_vec).collect();
                 let set = source_set(&places, true)?
                     .with_rules(compile(&there)?)
                     .with_archive_mode(!order.follows_links)
-                    .with_names(named);
-                let inside: Entries = Box::new(set.plan_compared(parts).map(Ok));
+                    .with_names(named.clone());
+                // A literal place is listed without opening its files. The listing inserts entries of the destination for
+                // equal entries, so nothing else may depend on the metadata of these.
+                let is_same = order.guard.is_none() && args.chmod.text().is_empty();
+                let (compare, own) = (is_same.then_some(&order.options), set.plan_compared(parts));
+                let (inside, source) =
+                    lister.list_beside(sources.clone(), view, rules.clone(), compare, own)?;
+                let source = changed(checked(valid(source), named), &args.chmod);
                 let destination =
                     Destination::local(destination, inside, &names, order.follows_links, parts)?;
                 let tops = tops_of(&names);
@@ -766,6 +775,10 @@ impl Compared {
 /// files and the rules after them.
 fn rules_there(rules: &[Rule]) -> Vec<Rule> {
     rules.iter().take_while(|rule| rule.kind != RuleKind::Files).cloned().collect()
+}
+
+fn places_below(to: &[u8], names: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    names.iter().map(|name| join(to, name)).collect()
 }
 
 fn tops_of(names: &[Vec<u8>]) -> u64 {

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use sabul::files::{Listing, Rule, Seen, View};
-use sabul::internal::compare::{ListOptions, Named, ReadParts};
+use sabul::internal::compare::{CompareOptions, ListOptions, Named, ReadParts};
 use sabul::{Error, Session};
 use tokio::runtime::Handle;
 
 use super::entries::{Destination, Entries};
 use super::files_from::NamedListing;
-use super::names::join;
 use crate::error::CliError;
+
+/// Entries of a listing after which equal ones are left out. Ours: they take some 0.2 MB, and a small tree never waits for
+/// digests.
+const DIGESTS_FROM: u64 = 20_000;
 
 /// Listing of the other machine; blocks.
 pub(super) struct Remote {
@@ -44,10 +47,7 @@ impl Lister<'_> {
         rules: Vec<Rule>,
         is_literal: bool,
     ) -> Result<Entries, CliError> {
-        let hashes = self.parts.content && view != View::Itself;
-        let ReadParts { attributes, .. } = self.parts;
-        let (literal, names, states) = (is_literal, None, false);
-        let options = ListOptions { rules, hashes, attributes, literal, names, states };
+        let options = self.options(view, rules, is_literal);
         Ok(match self.names {
             Some(names) => Box::new(NamedListing::new(self.session, places, view, options, names)?),
             None => {
@@ -57,16 +57,41 @@ impl Lister<'_> {
         })
     }
 
-    /// Starts to list a destination of sources with these names.
+    /// Starts to list these literal places beside own entries, and returns both listings. With a single place, the other
+    /// machine leaves out most entries of a large listing that are equal in a comparison with these options.
+    pub(super) fn list_beside(
+        &self,
+        places: Vec<Vec<u8>>,
+        view: View,
+        rules: Vec<Rule>,
+        compare: Option<&CompareOptions>,
+        own: impl Iterator<Item = Seen> + Send + 'static,
+    ) -> Result<(Entries, Entries), CliError> {
+        let has_digests = places.len() == 1 && self.names.is_none() && !self.parts.content;
+        let Some(compare) = compare.filter(|_| has_digests) else {
+            return Ok((Box::new(own.map(Ok)), self.list(places, view, rules, true)?));
+        };
+        let digests = Some(compare.digests(DIGESTS_FROM));
+        let options = ListOptions { digests, ..self.options(view, rules, true) };
+        let (own, listing) = self.session.list_beside(places, view, options, compare, own)?;
+        let listing = Remote { listing, runtime: Handle::current() };
+        Ok((Box::new(own.map(|seen| seen.map_err(Error::from))), Box::new(listing)))
+    }
+
+    fn options(&self, view: View, rules: Vec<Rule>, literal: bool) -> ListOptions {
+        let hashes = self.parts.content && view != View::Itself;
+        let ReadParts { attributes, .. } = self.parts;
+        ListOptions { rules, hashes, attributes, literal, ..ListOptions::default() }
+    }
+
+    /// Completes the listing of a destination of sources with these names.
     pub(super) fn destination(
         &self,
         to: &[u8],
         names: &[Vec<u8>],
         view: View,
-        rules: Vec<Rule>,
+        inside: Entries,
     ) -> Result<Destination, CliError> {
-        let places = names.iter().map(|name| join(to, name)).collect();
-        let inside = self.list(places, view, rules, true)?;
         if names.len() > 1 || names[0].is_empty() || to.is_empty() || to.ends_with(b"/") {
             return Ok(Destination::Known(inside));
         }
