@@ -51,7 +51,9 @@ const APPLIED: &[&str] = &[
     "end-with-stdin",
     // Given to hosts that another machine started.
     "stdio",
+    "origins",
     "passed-on",
+    "ticket-line",
     "pieces",
     // Without effect.
     "progress",
