@@ -33,6 +33,7 @@ use crate::cp::CopyCommand;
 use crate::error::CliError;
 use crate::exit;
 use crate::interrupt::Interrupt;
+use crate::movement::Movements;
 use crate::options::interrupt_at_end_of_stdin;
 use crate::passing::Passing;
 use crate::policy::controller;
@@ -535,18 +536,21 @@ struct Events<'a> {
     has_started: bool,
     /// The event of the end.
     done: Option<Value>,
+    movements: Movements,
 }
 
 impl<'a> Events<'a> {
     fn new(args: &'a CopyArgs) -> Self {
         let is_quiet = args.quiet || args.json || args.json_lines;
         let meter = Meter::new(is_quiet, args.retry.is_some());
-        Self { args, meter, has_started: false, done: None }
+        Self { args, meter, has_started: false, done: None, movements: Movements::new(1) }
     }
 
     /// Shows a line of the other machine.
     fn take(&mut self, line: &[u8]) -> Result<(), CliError> {
-        match json::event(line)? {
+        let event = json::event(line)?;
+        event.iter().for_each(|event| self.movements.add(0, event));
+        match event {
             Some(event) => match event["event"].as_str() {
                 Some("done") => self.done = Some(event),
                 Some(word) => {
@@ -568,6 +572,11 @@ impl<'a> Events<'a> {
             None => {}
         }
         Ok(())
+    }
+
+    /// Waits until nothing has arrived for two minutes.
+    async fn stalled(&self) {
+        self.movements.stalled(0).await;
     }
 
     /// Removes the live line; returns the event of the end.

@@ -9,7 +9,6 @@
 //! entries.
 
 mod feed;
-mod movement;
 mod site;
 
 use std::ffi::{OsStr, OsString};
@@ -35,11 +34,12 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::args::{self, CpArgs};
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::movement::Movements;
 use crate::options::own_program;
 use crate::progress::Meter;
 use crate::{between, exit, json, output};
 use feed::Listing;
-use movement::Movements;
+
 use site::Site;
 
 /// Flags that are not passed on.
@@ -330,7 +330,7 @@ impl FanOut {
                     return Ok(ended);
                 }
                 // The server of the ticket has ended. A copy from this machine with a new login follows.
-                (exit::FAILED.., _, _) if has_ticket && self.sites[number].is_gone() => {
+                (exit::FAILED.., _, _) if has_ticket && self.sites[number].is_gone_soon().await => {
                     excluded.fill(true);
                 }
                 (exit::FAILED.., _, Some(at)) if self.sites[at].is_gone_soon().await => {

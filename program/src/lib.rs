@@ -35,6 +35,7 @@ mod lab;
 mod links;
 mod manual;
 mod model;
+mod movement;
 mod options;
 mod order;
 mod output;

@@ -12,20 +12,20 @@ const STALLED_AFTER: Duration = Duration::from_secs(120);
 
 /// Last change of each destination, with the numbers of entries and bytes then.
 #[derive(Debug)]
-pub(super) struct Movements(Mutex<Vec<(u64, u64, Instant)>>);
+pub(crate) struct Movements(Mutex<Vec<(u64, u64, Instant)>>);
 
 impl Movements {
-    pub(super) fn new(destinations: usize) -> Self {
+    pub(crate) fn new(destinations: usize) -> Self {
         Self(Mutex::new(vec![(0, 0, Instant::now()); destinations]))
     }
 
     /// Records that a copy to a destination begins.
-    pub(super) fn begin(&self, destination: usize) {
+    pub(crate) fn begin(&self, destination: usize) {
         self.set(destination, |_, _| Some((0, 0)));
     }
 
     /// Records an event of the copy to a destination.
-    pub(super) fn add(&self, destination: usize, event: &Value) {
+    pub(crate) fn add(&self, destination: usize, event: &Value) {
         let number = |name: &str| event[name].as_u64().unwrap_or(0);
         let now = (number("entries"), number("bytes"));
         let is_end = event["event"] == "done";
@@ -42,7 +42,7 @@ impl Movements {
     }
 
     /// Waits until a destination has received nothing for two minutes.
-    pub(super) async fn stalled(&self, destination: usize) {
+    pub(crate) async fn stalled(&self, destination: usize) {
         loop {
             let last = self.0.lock().ok().and_then(|all| all.get(destination).map(|it| it.2));
             let Some(last) = last else { return std::future::pending().await };

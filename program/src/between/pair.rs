@@ -1,5 +1,7 @@
 //! Two servers of which one dials the other, and the orders of this machine to both.
 
+use std::time::Duration;
+
 use sabul::{ReceiveStream, Session, Ticket, TransferOptions};
 use sabul_front::json::TransferJson;
 use sabul_front::lines::{CopyEvent, LineBuilder};
@@ -13,6 +15,9 @@ use crate::error::CliError;
 use crate::exit;
 use crate::order::{ANSWER, Admitted, CopyOrder, ORDER, ORDER_MAX, Order};
 use crate::policy::controller;
+
+/// Ours: time to look up all names in a ticket.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The server that dials the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +92,8 @@ pub(crate) struct Pair<'a> {
     pub(crate) order: CopyOrder,
     pub(crate) source: Dialled,
     pub(crate) destination: Dialled,
+    /// The copy ends if nothing arrives for two minutes.
+    pub(crate) ends_stalled: bool,
 }
 
 impl Pair<'_> {
@@ -148,7 +155,14 @@ impl Pair<'_> {
         let mut events = Events::new(self.args);
         let mut line = Vec::new();
         let ended = loop {
-            match (&mut answer).take(LINE_MAX).read_until(b'\n', &mut line).await {
+            let mut limited = (&mut answer).take(LINE_MAX);
+            let read = tokio::select! {
+                read = limited.read_until(b'\n', &mut line) => read,
+                () = events.stalled(), if self.ends_stalled => {
+                    break CliError::lost("nothing has arrived for two minutes");
+                }
+            };
+            match read {
                 Ok(1..) => events.take(&line)?,
                 Ok(0) => break CliError::lost("it ended before the copy"),
                 Err(error) => break of_stream(error),
@@ -210,15 +224,18 @@ fn of(server: &Dialled, error: CliError) -> CliError {
 }
 
 /// Returns the ticket with numeric addresses: first the one that this machine reached, then those of the server. A
-/// server resolves no names for others.
+/// server resolves no names for others. Names that have no address in time are left out.
 async fn reachable(ticket: Ticket, session: &Session) -> Ticket {
     let peer = session.peer_addr();
     let mut addresses = vec![std::net::SocketAddr::new(peer.ip().to_canonical(), peer.port())];
-    for address in ticket.addresses() {
-        if let Ok(found) = tokio::net::lookup_host(address).await {
-            addresses.extend(found);
+    let lookups = async {
+        for address in ticket.addresses() {
+            if let Ok(found) = tokio::net::lookup_host(address).await {
+                addresses.extend(found);
+            }
         }
-    }
+    };
+    let _ = tokio::time::timeout(LOOKUP_TIMEOUT, lookups).await;
     let mut texts: Vec<String> = Vec::new();
     for text in addresses.iter().map(ToString::to_string) {
         if !texts.contains(&text) {

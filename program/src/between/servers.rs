@@ -124,7 +124,7 @@ pub(super) async fn run(
             return Err(error);
         }
     };
-    let pair = Pair { args, options, order, source, destination };
+    let pair = Pair { args, options, order, source, destination, ends_stalled: false };
     let copy = Copy { selecting: &selecting, pair };
     let result = tokio::select! {
         result = copy.rounds() => result,

@@ -1,7 +1,7 @@
 //! A replica that lacks much takes its files from another replica, and this machine sends the rest.
 //!
-//! This machine compares its own files with those of both replicas by size, time and content, records the versions that
-//! are sent, and orders the copy as between two servers ([`Pair`]). Which entries another replica sends is decided in
+//! This machine compares its files with those of both replicas. It records the versions that are sent, and orders the copy
+//! as between two servers ([`Pair`]). Which entries another replica sends is decided in
 //! [`sabul::internal::replica`]. Any failure only means that this machine sends the entries itself.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sabul::files::{Facts, SeenKind, View};
 use sabul::internal::compare::{ListOptions, Named, NamedContent, ReadParts, facts_with};
@@ -45,6 +45,9 @@ use crate::upload::UploadProgress;
 const ENTRIES_AT_ONCE: u64 = 10_000;
 /// Bytes of their files. Ours: three machines read so much at most before a copy that is refused.
 const BYTES_AT_ONCE: u64 = 4_000_000_000;
+/// Ours: time for the other replica to list entries, besides the time to read their files at a low rate.
+const LISTING_TIMEOUT: Duration = Duration::from_secs(120);
+const READ_BYTES_PER_S: u64 = 5_000_000;
 
 /// A replica on another machine, as the passes to the other replicas see it.
 #[derive(Debug)]
@@ -358,20 +361,28 @@ impl Taking<'_> {
             has_nothing: self.has_nothing,
         };
         let names: Vec<_> = entries.iter().map(|it| it.path.clone()).collect();
-        let (comparison, sent) = blocking(move || {
+        let bytes: u64 = entries.iter().filter_map(Missing::file_bytes).sum();
+        let selecting = blocking(move || {
             let sent = comparison.select(&names)?;
             Ok((comparison, sent))
-        })
-        .await?;
+        });
+        let limit = LISTING_TIMEOUT + Duration::from_secs(bytes / READ_BYTES_PER_S);
+        let selected = tokio::time::timeout(limit, selecting).await;
+        let late = |_| CliError::lost(format!("no comparison within {} s", limit.as_secs()));
+        let (comparison, sent) = selected.map_err(late)??;
         if sent.is_empty() {
             return Ok(());
         }
         let copied = self.copy(source, &sent).await;
+        if copied.as_ref().is_err_and(CliError::is_lost) {
+            // No file may arrive after the comparison.
+            source.clone().close().await;
+        }
         let sides = Sides::of(self.plan, self.session, None);
         // Also after a failure: some entries may have arrived.
-        let checked = blocking(move || comparison.check(sent, sides)).await?;
+        let (checked, result) = blocking(move || comparison.check(sent, sides)).await?;
         checked.into_iter().for_each(|it| arrived.add(it));
-        copied
+        copied.and(result)
     }
 
     /// Has the replica dial the other one, and waits for the end of the copy. The other one could write any file if it
@@ -400,6 +411,7 @@ impl Taking<'_> {
             order,
             source: dialled(self.other, source),
             destination: dialled(self.peer, self.session),
+            ends_stalled: true,
         };
         let names = sent.iter().map(|(path, _)| path.clone()).collect();
         let ended = pair.carry_out(Turn::Fetch, Some(&mut Different::named(names))).await?;
@@ -446,26 +458,47 @@ impl Comparison {
         Ok(sent)
     }
 
-    /// Compares the sent entries with what the replica has now. Returns those that have arrived.
-    fn check(&self, sent: Vec<Sent>, sides: Sides) -> Result<Vec<Sent>, CliError> {
-        let there =
-            self.peer.list(&self.session, &named(sent.iter().map(|it| &it.0)), true, false)?;
+    /// Compares the sent entries with what the replica has now. Returns those that have arrived, and the first error of an
+    /// entry that cannot be put right.
+    fn check(
+        &self,
+        sent: Vec<Sent>,
+        sides: Sides,
+    ) -> Result<(Vec<Sent>, Result<(), CliError>), CliError> {
+        let there = self.contents(&sent)?;
         let state = |(path, writer): &Sent, other: Option<&Facts>| {
             Caught::of(writer, there.get(path), other)
         };
         let (arrived, unclear): (Vec<_>, Vec<_>) =
             sent.into_iter().partition(|it| state(it, None) == Caught::Complete);
+        let mut result = Ok(());
         if !unclear.is_empty() {
             let named = named(unclear.iter().map(|it| &it.0));
             let at_other = self.other.list(&self.source, &named, true, true).unwrap_or_default();
             let guard = Guard::new(self.peer.replica.clone(), sides);
             for it in &unclear {
                 if let Some(now) = there.get(&it.0) {
-                    self.put_right(&it.0, now, state(it, at_other.get(&it.0)), &guard)?;
+                    let state = state(it, at_other.get(&it.0));
+                    // Also after a failure of another entry.
+                    let done = self.put_right(&it.0, now, state, &guard);
+                    result = result.and(done);
                 }
             }
         }
-        Ok(arrived)
+        Ok((arrived, result))
+    }
+
+    /// Lists the sent entries at the replica with hashes. A file that cannot be read there has no hash.
+    fn contents(&self, sent: &[Sent]) -> Result<BTreeMap<Vec<u8>, Facts>, CliError> {
+        let mut there =
+            self.peer.list(&self.session, &named(sent.iter().map(|it| &it.0)), true, true)?;
+        let rest: Vec<_> =
+            sent.iter().map(|it| &it.0).filter(|it| !there.contains_key(*it)).collect();
+        if !rest.is_empty() {
+            let unread = self.peer.list(&self.session, &named(rest.into_iter()), false, false)?;
+            there.extend(unread);
+        }
+        Ok(there)
     }
 
     /// Removes or renames a file that is not the one of the writer, so that the writer sends its own.
