@@ -68,7 +68,9 @@ impl Lister<'_> {
         own: impl Iterator<Item = Seen> + Send + 'static,
     ) -> Result<(Entries, Entries), CliError> {
         let has_digests = places.len() == 1 && self.names.is_none() && !self.parts.content;
-        let Some(compare) = compare.filter(|_| has_digests) else {
+        // The own entries that wait would have the texts of their rule files.
+        let has_no_texts = |compare: &&CompareOptions| compare.rules.file_name().is_none();
+        let Some(compare) = compare.filter(|_| has_digests).filter(has_no_texts) else {
             return Ok((Box::new(own.map(Ok)), self.list(places, view, rules, true)?));
         };
         let digests = Some(compare.digests(DIGESTS_FROM));

@@ -38,7 +38,7 @@ const FILES: std::ops::RangeInclusive<usize> = 128..=256;
 /// second.
 const BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;
 /// Age of a group before its flush: this many times the duration of the last flush, within the bounds. So a slow transfer
-/// loses little, and keeps the disk busy for at most a tenth of the time. Ours.
+/// loses little. Flushes of up to 0.1 s take at most a tenth of the time. Ours.
 const AGE_FACTOR: u32 = 10;
 const AGE: std::ops::RangeInclusive<Duration> = Duration::from_millis(250)..=Duration::from_secs(1);
 /// Up to this many files and folders are flushed one by one, which does not flush data of other

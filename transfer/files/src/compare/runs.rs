@@ -1,15 +1,18 @@
 //! Runs of entries of a listing, cut by content, and the listing without the runs that the other end has too.
 //!
-//! Both ends cut their entries in the order of a walk. A run begins at a file, link or other entry whose path has a
-//! certain hash, so an entry that exists at one end only changes one run. Directories belong to no run: they are always
+//! Both ends cut their entries in the order of a walk. A run begins at an entry, no directory, whose path has a certain
+//! hash. So an entry that only one end has changes one or two runs. Directories belong to no run: they are always
 //! listed, because their own metadata decides about changes of their content.
 
 use std::cmp::Ordering;
 
 use sabul_wire::control::{Facts, RunDigest, RunDigests, Seen, SeenKind};
 
-/// Most entries of a run, with the directories among them. Ours: an end holds at most some 2 MB of them.
+/// Most entries of a run, with the directories among them.
 pub const RUN_MAX: usize = 4096;
+
+/// A run whose paths and rule files take more bytes is listed completely. Ours: some 500 bytes for each entry.
+const HELD_BYTES_MAX: usize = 2 << 20;
 
 /// Order of paths in a walk of one source: a directory, its content, and the next name by bytes.
 pub fn walk_order(a: &[u8], b: &[u8]) -> Ordering {
@@ -145,12 +148,15 @@ pub struct Shortener {
     left: u64,
     /// Entries of the present run, from the first.
     held: Vec<Seen>,
+    /// Bytes of their paths and rule files. Beyond [`HELD_BYTES_MAX`], the entries of the run are sent as they come.
+    bytes: usize,
 }
 
 impl Shortener {
     /// Starts a listing.
     pub fn new(digests: RunDigests) -> Self {
-        Self { cutter: RunCutter::new(digests), left: digests.after, held: Vec::new() }
+        let cutter = RunCutter::new(digests);
+        Self { cutter, left: digests.after, held: Vec::new(), bytes: 0 }
     }
 
     /// Takes the next entry.
@@ -162,8 +168,14 @@ impl Shortener {
         let (place, ended) = self.cutter.take(&seen);
         self.send_run(ended, peer);
         match place {
-            Place::Outside => peer.send(seen),
-            Place::First | Place::Within => self.held.push(seen),
+            Place::Outside => return peer.send(seen),
+            Place::First => self.bytes = 0,
+            Place::Within => {}
+        }
+        self.bytes += seen.path.len() + seen.rules.len();
+        self.held.push(seen);
+        if self.bytes > HELD_BYTES_MAX {
+            self.held.drain(..).for_each(|seen| peer.send(seen));
         }
     }
 

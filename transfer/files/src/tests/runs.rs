@@ -459,3 +459,41 @@ fn own_entries_end_with_an_error_if_their_reader_does() {
     drop(reader);
     assert_eq!(own.next().unwrap().unwrap_err().code, FailureCode::Internal);
 }
+
+/// Paths in the order in which a listing sent them.
+#[derive(Default)]
+struct Sent(Vec<Vec<u8>>);
+
+impl RunPeer for Sent {
+    fn send(&mut self, seen: Seen) {
+        self.0.push(seen.path);
+    }
+
+    fn send_same(&mut self, _digest: RunDigest) {
+        unreachable!("the peer has no run");
+    }
+
+    fn has_run(&mut self, _path: &[u8], _digest: &RunDigest) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_run_with_many_bytes_is_sent_as_its_entries_come() {
+    let entry = |at: usize, kind, rules| Seen {
+        path: format!("d{at:04}").into_bytes(),
+        outcome: Ok(facts(kind)),
+        rules: vec![0; rules],
+    };
+    let mut shortener = Shortener::new(CompareOptions::default().digests(0));
+    let mut sent = Sent::default();
+    shortener.add(entry(0, SeenKind::File, 0), &mut sent);
+    for at in 1..100 {
+        shortener.add(entry(at, SeenKind::Directory, 64 << 10), &mut sent);
+        // No more than some 2 MB are held.
+        assert!(sent.0.len() + 34 >= at, "{} of {at}", sent.0.len());
+    }
+    shortener.end(&mut sent);
+    let expected: Vec<_> = (0..100).map(|at| format!("d{at:04}").into_bytes()).collect();
+    assert_eq!(sent.0, expected);
+}

@@ -41,6 +41,7 @@ pub struct Listing {
     peeked: Option<Listed>,
     /// Inserts left out entries.
     expansion: Option<Expansion>,
+    received: u64,
 }
 
 /// Item of a listing.
@@ -52,6 +53,11 @@ pub(super) enum Listed {
 }
 
 impl Listing {
+    /// Number of entries that the peer has sent so far. The peer may leave out entries of a comparison.
+    pub const fn received(&self) -> u64 {
+        self.received
+    }
+
     /// Returns the next entry; `None` at the end.
     ///
     /// # Errors
@@ -60,7 +66,11 @@ impl Listing {
         loop {
             let item = match self.peeked.take() {
                 Some(item) => Some(item),
-                None => self.entries.recv().await.transpose()?,
+                None => {
+                    let item = self.entries.recv().await.transpose()?;
+                    self.received += u64::from(matches!(item, Some(Listed::Entry(_))));
+                    item
+                }
             };
             match (item, &mut self.expansion) {
                 (Some(Listed::Entry(seen)), None) => return Ok(Some(seen)),
@@ -124,8 +134,8 @@ impl Session {
         Ok(self.listing(mailbox, None))
     }
 
-    /// As [`Self::list_for_copy`], for a comparison with own entries, which `options` names the digests for. The peer leaves
-    /// out most entries that this end has too, and the listing inserts them. Returns the own entries and the listing.
+    /// As [`Self::list_for_copy`], for a comparison with own entries. `options` selects the facts that the digests cover. The
+    /// peer leaves out most entries that this end has too, and the listing inserts them. Returns the own entries and the listing.
     ///
     /// # Errors
     /// As [`Self::list`].
@@ -154,7 +164,7 @@ impl Session {
         let (entry_sender, entries) = mpsc::channel(WAITING_MAX);
         let control = self.inner.cx.control.clone();
         self.inner.cx.machine.spawn(listen(mailbox, control, entry_sender, unpack));
-        Listing { entries, peeked: None, expansion }
+        Listing { entries, peeked: None, expansion, received: 0 }
     }
 
     /// Returns the rate at which an earlier transfer sent to the peer, if known.

@@ -111,6 +111,21 @@ fn change(root: &Path, random: &mut SeededRandom) {
     }
 }
 
+/// Number of entries of a listing beside own entries, and the number that the peer has sent.
+fn counts(session: &Session, own: &Path, after: u64) -> (usize, u64) {
+    let digests = Some(options().digests(after));
+    let list = ListOptions { literal: true, digests, ..ListOptions::default() };
+    let places = vec![b"./".to_vec()];
+    let beside = session.list_beside(places, View::Archive, list, &options(), walk(own)).unwrap();
+    let (_own, mut listing) = beside;
+    let handle = Handle::current();
+    let mut all = 0;
+    while handle.block_on(listing.next()).unwrap().is_some() {
+        all += 1;
+    }
+    (all, listing.received())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listing_with_digests_gives_the_same_differences() {
     let (here, there) = (TempDir::new().unwrap(), TempDir::new().unwrap());
@@ -127,6 +142,10 @@ async fn a_listing_with_digests_gives_the_same_differences() {
     let served = tokio::spawn(async move { far.serve(&Service::default().root(root)).await });
     let near = session.clone();
     let compared = tokio::task::spawn_blocking(move || {
+        let (all, received) = counts(&near, here.path(), u64::MAX);
+        assert_eq!(received, all as u64);
+        // Some six runs of files, and thirty directories.
+        assert!(matches!(counts(&near, here.path(), 0), (same, ..100) if same == all), "{all}");
         let random = &mut SeededRandom::new(7).fork("changes");
         for round in 0..ROUNDS {
             for is_pull in [false, true] {
