@@ -244,13 +244,17 @@ fn check_sockets(config: &Config) -> Result<(), AddressError> {
     Ok(())
 }
 
-/// Whether no other user can write into a directory, or replace the directory or one above. In a directory with the sticky
-/// bit, other users replace nothing that belongs to root or to this user.
+/// Whether a directory and those above belong to root, to this user or to the owner of the directory, and all users may write
+/// into none of them. In a directory with the sticky bit, other users replace nothing that belongs to root or to this user.
 fn is_unreplaceable(folder: &Path) -> bool {
-    let mut owner = None;
+    let (mut owner, mut database) = (None, None);
     folder.ancestors().filter(|path| !path.as_os_str().is_empty()).all(|path| {
         let Ok(found) = fs::symlink_metadata(path) else { return false };
         let below = owner.replace(found.uid());
+        let database = *database.get_or_insert_with(|| found.uid());
+        if ![0, geteuid().as_raw(), database].contains(&found.uid()) {
+            return false;
+        }
         let is_kept =
             |below: u32| found.mode() & 0o1000 != 0 && (below == 0 || below == geteuid().as_raw());
         // The bits of a link mean nothing.
