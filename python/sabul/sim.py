@@ -6,20 +6,56 @@ print(results["flows"][0]["goodput_bps"])
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from . import _sabul
+from ._sabul import Acked, IntervalReport, Limits, LossReport
 
-__all__ = ["Results", "Scenario", "run", "sweep"]
+__all__ = [
+    "Acked",
+    "Controller",
+    "IntervalReport",
+    "Limits",
+    "LossReport",
+    "Results",
+    "Scenario",
+    "register",
+    "run",
+    "sweep",
+]
 
 Scenario: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 """A scenario file, or its content as a mapping with the keys of docs/manual/scenarios.md."""
 Results: TypeAlias = dict[str, Any]
 """The document of `sabul sim run --json`."""
+
+# A thread of a simulation must not be in a controller when the interpreter ends.
+atexit.register(_sabul.stop_controllers)
+
+
+class Controller(Protocol):
+    """A congestion controller for the simulator.
+
+    It may also have the methods `on_ack(acked: Acked)`, `on_loss(loss: LossReport)`, `on_timeout()` and
+    `on_interval(report: IntervalReport)`, one for each event. The simulator skips the methods that it does not have.
+    """
+
+    def limits(self) -> Limits:
+        """Returns the limits of the sender; called at the start and after each of the other methods."""
+
+
+def register(name: str, make: Callable[[], Controller]) -> None:
+    """Adds a controller: scenarios of this process then use it as `"cc": name`, and real transfers cannot.
+
+    `make` is a class, or a function without arguments. It is called for each flow, and once more when the scenario is
+    checked. `UsageError` if the name is taken or invalid.
+    """
+    _sabul.register(name, make)
 
 
 def run(scenario: Scenario, *, seed: int | None = None, settings: Mapping[str, Any] | None = None) -> Results:

@@ -12,22 +12,29 @@ pub(crate) struct Fault {
     /// Word of the failure class.
     code: &'static str,
     message: String,
+    /// Exception that the new exception follows.
+    cause: Option<Box<PyErr>>,
 }
 
 impl Fault {
     /// An invalid request.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { kind: "usage", code: "usage", message: message.into() }
+        Self { kind: "usage", code: "usage", message: message.into(), cause: None }
     }
 
     /// A failed operation.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self { kind: "failed", code: "failed", message: message.into() }
+        Self { kind: "failed", code: "failed", message: message.into(), cause: None }
+    }
+
+    /// Sets the exception that caused the failure.
+    pub(crate) fn after(self, cause: Box<PyErr>) -> Self {
+        Self { cause: Some(cause), ..self }
     }
 
     /// A transfer below its minimum rate.
     pub(crate) fn too_slow(message: String) -> Self {
-        Self { kind: "too-slow", code: "too-slow", message }
+        Self { kind: "too-slow", code: "too-slow", message, cause: None }
     }
 }
 
@@ -55,7 +62,7 @@ impl From<Error> for Fault {
             Error::Permission(_) => "permission",
             _ => kind,
         };
-        Self { kind, code, message: error.to_string() }
+        Self { kind, code, message: error.to_string(), cause: None }
     }
 }
 
@@ -68,12 +75,16 @@ impl From<Failure> for Fault {
 impl From<Fault> for PyErr {
     fn from(fault: Fault) -> Self {
         Python::attach(|py| {
-            let Fault { kind, code, message } = fault;
+            let Fault { kind, code, message, cause } = fault;
             let made = PyModule::import(py, "sabul.errors").and_then(|module| {
                 let arguments = PyTuple::new(py, [kind, code, &message])?;
                 module.getattr("_make")?.call1(arguments)
             });
-            made.map_or_else(|error| error, PyErr::from_value)
+            let error = made.map_or_else(|error| error, PyErr::from_value);
+            if let Some(cause) = cause {
+                error.set_cause(py, Some(*cause));
+            }
+            error
         })
     }
 }

@@ -3,6 +3,7 @@
 //! The Python files around this module hold types, defaults and documentation. Each function here takes `waits`: if
 //! true, the function releases the GIL and blocks; otherwise the function returns an awaitable of asyncio.
 
+mod controller;
 mod dial;
 mod error;
 mod options;
@@ -17,6 +18,10 @@ use pyo3::prelude::*;
 /// The extension module.
 #[pymodule]
 mod _sabul {
+    #[pymodule_export]
+    use crate::controller::{
+        Acked, IntervalReport, Limits, LossReport, register, stop_controllers,
+    };
     #[pymodule_export]
     use crate::dial::{connect, escape, split};
     #[pymodule_export]

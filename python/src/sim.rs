@@ -1,8 +1,13 @@
 //! Scenarios in the simulator, in this process.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use pyo3::prelude::*;
+use sabul_scenario::Run;
 use sabul_study::{Cause, runs};
 
+use crate::controller::watched;
 use crate::error::Fault;
 use crate::runtime::run;
 
@@ -26,19 +31,48 @@ pub(crate) fn simulate(
     waits: bool,
 ) -> PyResult<Bound<'_, PyAny>> {
     run(py, waits, async move {
-        let task = tokio::task::spawn_blocking(move || simulated(&text, &name, &settings));
+        let stop = StopOnDrop(Arc::default());
+        let stopped = Arc::clone(&stop.0);
+        let task =
+            tokio::task::spawn_blocking(move || simulated(&text, &name, &settings, &stopped));
         task.await.map_err(|error| Fault::failed(error.to_string()))?
     })
 }
 
-fn simulated(text: &str, name: &str, settings: &[String]) -> Result<Vec<String>, Fault> {
+/// Stops the controllers in Python of a simulation whose caller no longer waits, for example after Ctrl-C.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn simulated(
+    text: &str,
+    name: &str,
+    settings: &[String],
+    stopped: &Arc<AtomicBool>,
+) -> Result<Vec<String>, Fault> {
     let refused = |error: sabul_scenario::Error| Fault::usage(error.to_string());
     let overrides = settings.iter().map(|setting| sabul_scenario::parse_override(setting));
     let overrides = overrides.collect::<Result<Vec<_>, _>>().map_err(refused)?;
-    let all = sabul_scenario::read(text, name, &overrides).map_err(refused)?;
-    let results = sabul_scenario::run_all(&all, None, sabul_study::simulate);
+    let all = watched(stopped, || sabul_scenario::read(text, name, &overrides))
+        .map_err(|failure| failure.into_fault(name))?
+        .map_err(refused)?;
+    let results = sabul_scenario::run_all(&all, None, |run| -> Result<_, Fault> {
+        let finished = watched(stopped, || sabul_study::simulate(run));
+        Ok(finished.map_err(|failure| failure.into_fault(&title(run)))??)
+    });
     all.iter()
         .zip(results)
         .map(|(run, result)| Ok(runs::document(run, &result?)?.to_json()))
         .collect()
+}
+
+/// Returns the name of a run for messages.
+fn title(run: &Run) -> String {
+    let name = &run.scenario.name;
+    let label = if run.label == *name { String::new() } else { format!(" [{}]", run.label) };
+    format!("scenario '{name}'{label}")
 }

@@ -1,9 +1,11 @@
 //! Registry of all controllers, those of this crate included: [`sabul_cc::registry`] after
-//! [`register`].
+//! [`register`], and controllers of the simulator only ([`add_simulated`]).
 
-use std::sync::Once;
+use std::sync::{Once, PoisonError, RwLock};
 
+use sabul_cc::registry::check_entries;
 use sabul_cc::{ConfigError, Policy};
+use sabul_units::near;
 
 pub use sabul_cc::registry::{Build, DEFAULT, Entry, Family, UnknownController};
 
@@ -52,6 +54,9 @@ pub const ENTRIES: &[Entry] = &[
 
 static REGISTERED: Once = Once::new();
 
+/// Controllers of the simulator only, the oldest first.
+static SIMULATED: RwLock<Vec<&'static Entry>> = RwLock::new(Vec::new());
+
 /// Adds the controllers of this crate to [`sabul_cc::registry`], and its channel rules to
 /// [`sabul_channel::rules`]. Further calls have no effect. A program calls it once at its start; the
 /// functions of this module call it themselves.
@@ -76,16 +81,38 @@ pub fn add(entries: &'static [Entry]) -> Result<(), ConfigError> {
     sabul_cc::registry::add(entries)
 }
 
+/// Adds a controller that only the simulator finds, at any time. [`sabul_cc::registry`], and with it
+/// every real transfer, does not have the controller. There is no removal: the entry is leaked.
+///
+/// # Errors
+/// If the name is invalid or taken, or if a parameter is, as in [`add`].
+pub fn add_simulated(entry: Entry) -> Result<(), ConfigError> {
+    register();
+    let mut simulated = SIMULATED.write().unwrap_or_else(PoisonError::into_inner);
+    let is_taken = |name: &str| {
+        let mut known = sabul_cc::registry::all().chain(simulated.iter().copied());
+        known.any(|entry| entry.name == name)
+    };
+    check_entries("controller", &[(entry.name, entry.params)], is_taken)?;
+    simulated.push(Box::leak(Box::new(entry)));
+    Ok(())
+}
+
+/// Returns the controllers that only the simulator finds.
+fn simulated() -> Vec<&'static Entry> {
+    SIMULATED.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
 /// Returns the controllers that this program has added.
 pub fn added() -> &'static [Entry] {
     sabul_cc::registry::added()
 }
 
 /// Returns all controllers in the order shown to users: those offered to users, those of this
-/// crate, and those that the program has added.
+/// crate, those that the program has added, and those of the simulator only.
 pub fn all() -> impl Iterator<Item = &'static Entry> {
     register();
-    sabul_cc::registry::all()
+    sabul_cc::registry::all().chain(simulated())
 }
 
 /// Returns the entry with this name.
@@ -93,8 +120,10 @@ pub fn all() -> impl Iterator<Item = &'static Entry> {
 /// # Errors
 /// As [`sabul_cc::registry::find`].
 pub fn find(name: &str) -> Result<&'static Entry, UnknownController> {
-    register();
-    sabul_cc::registry::find(name)
+    all().find(|entry| entry.name == name).ok_or_else(|| {
+        let names: Vec<_> = all().map(|entry| entry.name).collect();
+        UnknownController { name: name.to_owned(), near: near(name, &names) }
+    })
 }
 
 /// Rejects a policy that the controller would ignore, as [`sabul_cc::registry::check_policy`].
@@ -135,16 +164,25 @@ mod tests {
     }
 
     #[test]
-    fn the_offered_come_first_then_these_then_those_of_a_program() {
+    fn the_offered_come_first_then_these_then_those_of_a_program_then_the_simulated() {
         const OWN: &[Entry] = &[Entry { name: "own", ..sabul2003::ENTRY }];
         let taken = add(ENTRIES).unwrap_err().to_string();
         assert!(taken.contains("a name that no other controller has"), "{taken}");
         assert_eq!(add(OWN), Ok(()));
         register();
-        let offered = sabul_cc::registry::ENTRIES.iter();
-        let expected: Vec<_> = offered.chain(ENTRIES).chain(OWN).map(|entry| entry.name).collect();
+        assert!(find("late").is_err());
+        assert_eq!(add_simulated(Entry { name: "late", ..sabul2003::ENTRY }), Ok(()));
+        let offered = sabul_cc::registry::ENTRIES.iter().chain(ENTRIES).chain(OWN);
+        let expected: Vec<_> = offered.map(|entry| entry.name).chain(["late"]).collect();
         assert_eq!(all().map(|entry| entry.name).collect::<Vec<_>>(), expected);
         assert_eq!(added().len(), 1);
+        // Real transfers use the registry below, which has no simulated controllers.
+        assert!(find("late").is_ok() && sabul_cc::registry::find("late").is_err());
+        assert!(find("lated").unwrap_err().near.contains(&"late"));
+        for name in ["late", "own", "xcp", "cubic", "a b"] {
+            let text = add_simulated(Entry { name, ..sabul2003::ENTRY }).unwrap_err().to_string();
+            assert!(text.contains(name), "{text}");
+        }
     }
 
     #[test]

@@ -105,6 +105,7 @@ impl std::error::Error for ConfigError {}
 /// Checked values for every parameter of one controller.
 #[derive(Clone, Debug)]
 pub struct ParamValues {
+    controller: String,
     values: BTreeMap<&'static str, String>,
 }
 
@@ -153,7 +154,12 @@ impl ParamValues {
             }
             values.insert(spec.name, value.clone());
         }
-        Ok(Self { values })
+        Ok(Self { controller: controller.to_owned(), values })
+    }
+
+    /// Returns the name of the controller, for a constructor of several controllers.
+    pub fn controller(&self) -> &str {
+        &self.controller
     }
 
     /// Returns a number, in the unit of its spec.
