@@ -359,7 +359,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
             message(&Message::Digests {
                 transfer: 3,
                 digests: vec![[5; 16]],
-                upto: b"d/a".to_vec(),
+                until: b"d/a".to_vec(),
                 is_last: true,
             })?,
         ),

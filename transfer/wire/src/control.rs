@@ -443,7 +443,7 @@ pub enum Message {
         digests: Vec<RunDigest>,
         /// All runs that begin up to this path have been sent, as far as they have a digest.
         #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
-        upto: Vec<u8>,
+        until: Vec<u8>,
         /// No more runs follow.
         is_last: bool,
     },
@@ -755,7 +755,7 @@ impl Message {
             Self::Seen { entries, same, .. } => {
                 entries.iter().map(Seen::weight).sum::<usize>() + size_of_val(&same[..])
             }
-            Self::Digests { digests, upto, .. } => ITEM + upto.len() + size_of_val(&digests[..]),
+            Self::Digests { digests, until, .. } => ITEM + until.len() + size_of_val(&digests[..]),
             Self::Names { names, .. } => names.iter().map(|name| ITEM + name.len()).sum(),
             Self::Chunks { chunks, .. } => chunks.len() * size_of::<Chunk>(),
             Self::Delta { name, delta, .. } => name.len() + delta.weight(),

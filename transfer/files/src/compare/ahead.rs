@@ -6,7 +6,7 @@
 //!
 //! Neither end waits for the other without end. The other listing sends the first entry of a run before it waits until
 //! the digests have passed that entry. The comparison then takes all own entries up to this entry, so the queue has
-//! room for [`QUEUE_MAX`] entries beyond it. A run has at most [`RUN_MAX`] entries, and digests are sent after as many
+//! room for `QUEUE_MAX` entries beyond it. A run has at most [`RUN_MAX`] entries, and digests are sent after as many
 //! entries, so they pass the entry before the queue is full.
 //!
 //! An own entry beyond the last entry of the other listing is not taken from the queue, except by a look at the next one.
@@ -79,7 +79,7 @@ pub struct Marks {
     /// Digests of the runs that have ended since the last marks; at most [`MAX_DIGESTS`].
     pub digests: Vec<RunDigest>,
     /// All runs that begin up to this path have ended.
-    pub upto: Vec<u8>,
+    pub until: Vec<u8>,
     /// No more follow.
     pub is_last: bool,
 }
@@ -189,7 +189,7 @@ impl<I: Iterator<Item = Seen>> Reader<I> {
                     run = Some(Run { digest: RunDigest::default(), first, numbers });
                 }
                 Place::Within if !has_digest && !is_directory => run = None,
-                Place::Outside => raise(&mut marks.upto, &seen.path),
+                Place::Outside => raise(&mut marks.until, &seen.path),
                 Place::First | Place::Within => {}
             }
             last.clone_from(&seen.path);
@@ -219,7 +219,7 @@ impl<I: Iterator<Item = Seen>> Reader<I> {
 
     /// Ends a run. `run` is `None` if it has no digest.
     fn end_run(&mut self, run: Option<Run>, digest: RunDigest, last: &[u8], marks: &mut Marks) {
-        raise(&mut marks.upto, last);
+        raise(&mut marks.until, last);
         if let Some(mut run) = run {
             run.digest = digest;
             run.numbers.end = self.number;
@@ -247,15 +247,15 @@ impl Marks {
     /// Takes the digests.
     fn next(&mut self) -> Self {
         let digests = std::mem::take(&mut self.digests);
-        Self { digests, upto: self.upto.clone(), is_last: false }
+        Self { digests, until: self.until.clone(), is_last: false }
     }
 }
 
 /// Raises a path. The failure of a directory comes after its content.
-fn raise(upto: &mut Vec<u8>, path: &[u8]) {
-    if walk_order(upto, path).is_lt() {
-        upto.clear();
-        upto.extend(path);
+fn raise(until: &mut Vec<u8>, path: &[u8]) {
+    if walk_order(until, path).is_lt() {
+        until.clear();
+        until.extend(path);
     }
 }
 

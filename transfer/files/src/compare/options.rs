@@ -77,7 +77,7 @@ impl CompareOptions {
     }
 
     /// Facts that digests of runs cover in this comparison, if so many entries at the beginning are listed completely.
-    /// Entries other than directories with equal facts do not differ, unless [`Self::has_digest`] is false.
+    /// Entries other than directories with equal facts do not differ, unless `has_digest` is false.
     pub fn digests(&self, after: u64) -> RunDigests {
         RunDigests { after, times: !self.size_only, modes: self.modes, owners: self.owners }
     }

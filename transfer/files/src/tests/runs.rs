@@ -157,7 +157,7 @@ impl RunPeer for Peer {
     }
 
     fn has_run(&mut self, path: &[u8], digest: &RunDigest) -> bool {
-        while !self.last.is_last && walk_order(&self.last.upto, path).is_lt() {
+        while !self.last.is_last && walk_order(&self.last.until, path).is_lt() {
             let Ok(marks) = self.marks.recv() else { return false };
             self.last = marks;
         }

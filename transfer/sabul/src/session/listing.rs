@@ -153,8 +153,8 @@ impl Session {
         let (bulk, transfer) = (self.inner.cx.control.bulk(&mailbox), mailbox.number);
         let (entries, reader, expansion) = read_ahead(compare, own);
         thread("sabul-ahead", move || {
-            reader.run(digests, |Marks { digests, upto, is_last }| {
-                bulk.send(&Message::Digests { transfer, digests, upto, is_last })
+            reader.run(digests, |Marks { digests, until, is_last }| {
+                bulk.send(&Message::Digests { transfer, digests, until, is_last })
             });
         })?;
         Ok((entries, self.listing(mailbox, Some(expansion))))

@@ -96,7 +96,7 @@ impl Entries {
         loop {
             match &self.marks {
                 Some(Message::Digests { is_last: true, .. }) => return true,
-                Some(Message::Digests { upto, .. }) if walk_order(upto, path).is_ge() => {
+                Some(Message::Digests { until, .. }) if walk_order(until, path).is_ge() => {
                     return true;
                 }
                 _ => {}

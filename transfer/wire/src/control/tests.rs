@@ -418,8 +418,8 @@ fn file_requests_and_answers_have_the_documented_bytes() {
         &[1],
     ];
     assert_eq!(unbounded(&seen), expected.concat());
-    let (digests, upto) = (vec![[9; 16]], b"a".to_vec());
-    let digests = Message::Digests { transfer: 3, digests, upto, is_last: true };
+    let (digests, until) = (vec![[9; 16]], b"a".to_vec());
+    let digests = Message::Digests { transfer: 3, digests, until, is_last: true };
     let expected = [&[44, 3, 1][..], &[9; 16], &[1, b'a', 1]];
     assert_eq!(unbounded(&digests), expected.concat());
     assert_eq!(digests.weight(), 128 + 96 + 1 + 16);

@@ -132,7 +132,7 @@ fn digests_without_end_violate_the_protocol() {
         let digests = Message::Digests {
             transfer: 1,
             digests: vec![[1; 16]; MAX_DIGESTS],
-            upto: vec![b'a'; 4000],
+            until: vec![b'a'; 4000],
             is_last: false,
         };
         let mut sent = 0;
