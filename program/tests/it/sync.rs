@@ -527,3 +527,39 @@ fn a_file_with_two_names_is_adjusted_without_a_failure() {
         assert_eq!(found("a").ino(), found("sub/b").ino());
     }
 }
+
+#[test]
+fn a_large_tree_is_compared_in_both_directions_although_its_listing_is_shortened() {
+    let bench = Bench::with(&SERVE);
+    for directory in 0..3 {
+        fs::create_dir_all(bench.path(format!("src/{directory}"))).unwrap();
+        for number in 0..8000 {
+            fs::write(bench.path(format!("src/{directory}/{number:04}")), "").unwrap();
+        }
+    }
+    let url = bench.url("tree/");
+    let json = |from: &str, to: &str| -> serde_json::Value {
+        let (text, _) = done(&bench, &["sync", "--delete", from, to, "--json"]);
+        serde_json::from_str(&text).unwrap()
+    };
+    assert_eq!(json("src/", &url)["files"], 24_000);
+    let unchanged = json("src/", &url);
+    assert_eq!((&unchanged["files"], &unchanged["skipped_files"]), (&0.into(), &24_000.into()));
+    for (side, from, to) in [("src", "src/", &url[..]), ("root/tree", &url, "src/")] {
+        let path = |name: &str| bench.path(side).join(name);
+        // The last directory is beyond the entries that are listed completely.
+        fs::write(path("2/4000"), side).unwrap();
+        fs::write(path(&format!("2/5000-{}", side.len())), "new").unwrap();
+        fs::remove_file(path(&format!("2/600{}", side.len()))).unwrap();
+        let changed = json(from, to);
+        assert_eq!((&changed["files"], &changed["removed"]), (&2.into(), &1.into()), "{changed}");
+        assert_eq!(changed["skipped_files"], 24_000 - 2);
+        let names = |place: &str| {
+            let entries = fs::read_dir(bench.path(place).join("2")).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names("src"), names("root/tree"));
+    }
+}
