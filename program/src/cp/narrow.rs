@@ -141,12 +141,7 @@ mod tests {
     }
 
     fn directory() -> Facts {
-        #[rustfmt::skip]
-        let facts = Facts {
-            kind: SeenKind::Directory, size: 0, mode: 0o755, modified_ns: None, owner: 0, group: 0, hash: None,
-            attributes: None, id: None, is_shared: false,
-        };
-        facts
+        Facts { mode: 0o755, ..Facts::new(SeenKind::Directory, 0, None) }
     }
 
     #[test]

@@ -48,16 +48,10 @@ mod tests {
     #[test]
     fn the_mask_of_a_list_counts_only_with_the_list() {
         let facts = |lists: Option<u8>, group| Facts {
-            kind: SeenKind::File,
-            size: 1,
             mode: 0o660,
-            modified_ns: Some(1),
-            owner: 0,
-            group: 0,
             hash: Some([1; 32]),
             attributes: Some(SeenAttributes { users: None, lists: lists.map(|it| [it; 8]), group }),
-            id: None,
-            is_shared: false,
+            ..Facts::new(SeenKind::File, 1, Some(1))
         };
         let (source, old) = (facts(Some(1), 0o040), facts(Some(2), 0o070));
         assert!(attributes_differ(&source, &old) && !attributes_differ(&source, &source));

@@ -426,18 +426,7 @@ mod tests {
     const T: i64 = 1_700_000_000_123_456_789;
 
     fn seen(path: &str, kind: SeenKind, size: u64, modified_ns: i64) -> Result<Seen, Infallible> {
-        let facts = Facts {
-            kind,
-            size,
-            mode: 0o644,
-            modified_ns: Some(modified_ns),
-            owner: 0,
-            group: 0,
-            hash: None,
-            attributes: None,
-            id: None,
-            is_shared: false,
-        };
+        let facts = Facts { mode: 0o644, ..Facts::new(kind, size, Some(modified_ns)) };
         Ok(Seen { path: path.into(), outcome: Ok(facts), rules: Vec::new() })
     }
 

@@ -309,12 +309,7 @@ mod tests {
 
     fn source(size: u64) -> Facts {
         let modified_ns = Some(7_000_000_000);
-        #[rustfmt::skip]
-        let facts = Facts {
-            kind: SeenKind::File, size, mode: 0o644, modified_ns, owner: 0, group: 0, hash: None, attributes: None,
-            id: None, is_shared: false,
-        };
-        facts
+        Facts { mode: 0o644, ..Facts::new(SeenKind::File, size, modified_ns) }
     }
 
     fn shared(folder: &tempfile::TempDir) -> SharedFolder {

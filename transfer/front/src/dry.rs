@@ -331,18 +331,7 @@ mod tests {
     #[test]
     fn the_dry_run_depends_on_existing_entries() {
         let seen = |kind| {
-            let facts = Facts {
-                kind,
-                size: 7,
-                mode: 0,
-                modified_ns: None,
-                owner: 0,
-                group: 0,
-                hash: None,
-                attributes: None,
-                id: None,
-                is_shared: false,
-            };
+            let facts = Facts::new(kind, 7, None);
             Seen { path: b"a".to_vec(), outcome: Ok(facts), rules: Vec::new() }
         };
         let (file, folder) = (seen(SeenKind::File), seen(SeenKind::Directory));

@@ -85,16 +85,9 @@ mod tests {
     #[test]
     fn file_facts_are_formatted_like_ls() {
         let mut some = Facts {
-            kind: SeenKind::Directory,
-            size: 4096,
             mode: 0o1755,
-            modified_ns: Some(1_795_401_956_000_000_000),
-            owner: 0,
             group: 100,
-            hash: None,
-            attributes: None,
-            id: None,
-            is_shared: false,
+            ..Facts::new(SeenKind::Directory, 4096, Some(1_795_401_956_000_000_000))
         };
         assert_eq!(bits(&some), "drwxr-xr-t");
         assert_eq!(time(some.modified_ns).unwrap(), "2026-11-23 02:45:56Z");

@@ -72,16 +72,9 @@ mod tests {
 
     fn file(size: u64, modified_ns: i64, hash: u8) -> Facts {
         Facts {
-            kind: SeenKind::File,
-            size,
             mode: 0o644,
-            modified_ns: Some(modified_ns),
-            owner: 0,
-            group: 0,
             hash: Some([hash; 32]),
-            attributes: None,
-            id: None,
-            is_shared: false,
+            ..Facts::new(SeenKind::File, size, Some(modified_ns))
         }
     }
 

@@ -20,18 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 struct Drawn(BTreeMap<Vec<u8>, Seen>);
 
 fn facts(kind: SeenKind) -> Facts {
-    Facts {
-        kind,
-        size: 1,
-        mode: 0o644,
-        modified_ns: Some(1_700_000_000_123_456_789),
-        owner: 0,
-        group: 0,
-        hash: None,
-        attributes: None,
-        id: None,
-        is_shared: false,
-    }
+    Facts { mode: 0o644, ..Facts::new(kind, 1, Some(1_700_000_000_123_456_789)) }
 }
 
 impl Drawn {

@@ -270,18 +270,7 @@ async fn the_requests_of_a_synchronisation_wait_together() {
     let (mut end, mut far) = played(CONNECTOR);
     assert!(timeout(Duration::ZERO, end.requests.next()).await.is_err());
     let Message::Open(mut open) = open(1, Direction::Push) else { unreachable!() };
-    let seen = Facts {
-        kind: SeenKind::File,
-        size: 1,
-        mode: 0o600,
-        modified_ns: Some(1),
-        owner: 0,
-        group: 0,
-        hash: None,
-        attributes: None,
-        id: None,
-        is_shared: false,
-    };
+    let seen = Facts { mode: 0o600, ..Facts::new(SeenKind::File, 1, Some(1)) };
     let change = NewMetadata {
         path: vec![b'p'; 60],
         mode: Some(0o644),

@@ -23,18 +23,7 @@ impl HostilePeer {
     }
 
     fn seen(&mut self) -> Seen {
-        let facts = Facts {
-            kind: SeenKind::Other,
-            size: self.0.size(),
-            mode: u32::MAX,
-            modified_ns: None,
-            owner: 0,
-            group: 0,
-            hash: None,
-            attributes: None,
-            id: None,
-            is_shared: false,
-        };
+        let facts = Facts { mode: u32::MAX, ..Facts::new(SeenKind::Other, self.0.size(), None) };
         let is_there = self.0.random.below(2) == 0;
         Seen {
             path: self.0.name(),

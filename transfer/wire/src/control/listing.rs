@@ -181,6 +181,24 @@ pub struct Facts {
     pub is_shared: bool,
 }
 
+impl Facts {
+    /// Metadata of an object of root with this kind, size and time: no permissions, hash, attributes or identity.
+    pub const fn new(kind: SeenKind, size: u64, modified_ns: Option<i64>) -> Self {
+        Self {
+            kind,
+            size,
+            mode: 0,
+            modified_ns,
+            owner: 0,
+            group: 0,
+            hash: None,
+            attributes: None,
+            id: None,
+            is_shared: false,
+        }
+    }
+}
+
 /// Extended attributes that a copy keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenAttributes {

@@ -28,18 +28,7 @@ async fn leave_out(server: Server) {
     let mut control = server.welcome().await;
     while let Some(message) = receive(&mut control).await {
         let Message::Open(Open { transfer, channel, .. }) = message else { continue };
-        let facts = Facts {
-            kind: SeenKind::File,
-            size: 0,
-            mode: 0o644,
-            modified_ns: Some(0),
-            owner: 0,
-            group: 0,
-            hash: None,
-            attributes: None,
-            id: None,
-            is_shared: false,
-        };
+        let facts = Facts { mode: 0o644, ..Facts::new(SeenKind::File, 0, Some(0)) };
         let entries = vec![Seen { path: b"00".to_vec(), outcome: Ok(facts), rules: Vec::new() }];
         let accept = Message::Accept { transfer, block_bytes: channel.block_bytes };
         say(&mut control, &accept).await;
