@@ -88,16 +88,15 @@ pub(crate) async fn run(args: ReplicateArgs) -> Result<u8, CliError> {
     Ok(code)
 }
 
-/// Lets the replicas take files from each other.
+/// Lets the replicas take files from each other, unless all come from the writer.
 fn introduce(sites: &mut [Runner], is_from_writer: bool) {
-    if is_from_writer {
-        return;
-    }
     let peers: Vec<_> = sites.iter().map(Runner::peer).collect();
     for (number, site) in sites.iter_mut().enumerate() {
         site.peer.clone_from(&peers[number]);
-        let others = peers.iter().enumerate().filter(|(other, _)| *other != number);
-        site.others = others.filter_map(|(_, peer)| peer.clone()).collect();
+        if !is_from_writer {
+            let others = peers.iter().enumerate().filter(|(other, _)| *other != number);
+            site.others = others.filter_map(|(_, peer)| peer.clone()).collect();
+        }
     }
 }
 

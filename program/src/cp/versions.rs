@@ -50,6 +50,10 @@ const TABLES: &str = "
         sent_modified_ns INTEGER
     ) STRICT, WITHOUT ROWID;";
 
+/// Entries that another replica sent, and whose contents were not compared with those of the source since.
+const UNCHECKED: &str =
+    "CREATE TABLE IF NOT EXISTS unchecked (path BLOB PRIMARY KEY) STRICT, WITHOUT ROWID;";
+
 /// Versions that were sent in this pass become versions that the replica had. A negative kind is that of a version that was
 /// sent before: its copy may have ended without the entry.
 const ARRIVED: &str = "
@@ -174,6 +178,7 @@ impl Store {
                 params![site.directory, site.place],
             )?;
         }
+        work.execute_batch(UNCHECKED)?;
         work.execute(
             "UPDATE site SET rules = ?1, archive = ?2",
             params![site.rules, site.archive],
@@ -305,6 +310,25 @@ impl Store {
                 sent.and_then(|it| it.modified_ns)
             ],
         )
+    }
+
+    /// Records that another replica is about to send an entry; on disk after the next commit.
+    pub(super) fn add_unchecked(&mut self, path: &[u8]) -> Result<(), CliError> {
+        self.change("INSERT OR IGNORE INTO unchecked VALUES (?1)", [path])
+    }
+
+    /// Records that the content of an entry was compared; on disk after the next commit.
+    pub(super) fn remove_unchecked(&mut self, path: &[u8]) -> Result<(), CliError> {
+        self.change("DELETE FROM unchecked WHERE path = ?1", [path])
+    }
+
+    /// Returns the entries whose contents were not compared yet.
+    pub(super) fn unchecked(&self) -> Result<Vec<Vec<u8>>, CliError> {
+        let read = || -> rusqlite::Result<Vec<Vec<u8>>> {
+            let mut rows = self.connection.prepare("SELECT path FROM unchecked ORDER BY path")?;
+            rows.query_map([], |row| row.get(0))?.collect()
+        };
+        read().map_err(|error| self.failed(&error))
     }
 
     fn change(&mut self, text: &str, values: impl rusqlite::Params) -> Result<(), CliError> {

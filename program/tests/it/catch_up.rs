@@ -230,6 +230,31 @@ fn a_content_that_changes_during_the_copy_is_replaced_by_that_of_the_writer() {
 }
 
 #[test]
+fn a_content_that_was_not_compared_before_an_end_is_compared_by_the_next_pass() {
+    let sites = Sites::new();
+    sites.pass(&[]);
+    // As after a copy from a replica that lies, if this command is killed before the comparison.
+    let wrong = sites.replica("two/deep/c");
+    let modified = fs::metadata(&wrong).unwrap().modified().unwrap();
+    fs::write(&wrong, "wrong").unwrap();
+    fs::File::options().write(true).open(&wrong).unwrap().set_modified(modified).unwrap();
+    for entry in fs::read_dir(sites.bridge.path("state/sabul/replicas")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|it| it == "db") {
+            let database = rusqlite::Connection::open(path).unwrap();
+            for name in ["deep/c", "gone"] {
+                database.execute("INSERT INTO unchecked VALUES (?1)", [name.as_bytes()]).unwrap();
+            }
+        }
+    }
+    for flags in [&["--from-writer"][..], &[]] {
+        sites.pass(flags);
+        assert_eq!(kept(&sites.replica("two/deep")), [b"wrong"]);
+        assert!(kept(&sites.replica("one/deep")).is_empty());
+    }
+}
+
+#[test]
 fn a_file_that_appears_at_the_replica_during_the_copy_is_kept() {
     let sites = Sites::new();
     let pass = Running::start(&mut sites.both(&SLOW));

@@ -2,7 +2,8 @@
 //!
 //! This machine compares its files with those of both replicas. It records the versions that are sent, and orders the copy
 //! as between two servers ([`Pair`]). Which entries another replica sends is decided in
-//! [`sabul::internal::replica`]. Any failure only means that this machine sends the entries itself.
+//! [`sabul::internal::replica`]. Any failure only means that this machine sends the entries itself. Entries whose contents
+//! were not compared after such a copy stay in the record, and are compared before the next one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -203,6 +204,7 @@ async fn attempt(
     session: &Session,
     interrupt: &Interrupt,
 ) -> Result<(), CliError> {
+    check_rest(peer, plan, session).await?;
     let mut others: Vec<_> =
         others.iter().filter(|it| !it.is_away.load(Ordering::Relaxed)).cloned().collect();
     if others.is_empty() {
@@ -222,6 +224,18 @@ async fn attempt(
         let arrived = taking.run(&entries, interrupt).await;
         missing.retain(|it| !arrived.paths.contains(&it.path));
     }
+}
+
+/// Compares the entries of an earlier copy that were not compared after it.
+async fn check_rest(peer: &Arc<Peer>, plan: &Plan, session: &Session) -> Result<(), CliError> {
+    let comparison = Comparison {
+        peer: Arc::clone(peer),
+        session: session.clone(),
+        other: None,
+        has_nothing: false,
+    };
+    let sides = Sides::of(plan, session, None);
+    blocking(move || comparison.check_rest(sides)).await
 }
 
 /// Runs `work` on a thread that may block.
@@ -355,9 +369,8 @@ impl Taking<'_> {
     ) -> Result<(), CliError> {
         let comparison = Comparison {
             peer: Arc::clone(self.peer),
-            other: Arc::clone(self.other),
             session: self.session.clone(),
-            source: source.clone(),
+            other: Some((Arc::clone(self.other), source.clone())),
             has_nothing: self.has_nothing,
         };
         let names: Vec<_> = entries.iter().map(|it| it.path.clone()).collect();
@@ -422,15 +435,16 @@ impl Taking<'_> {
 /// Comparison of the writer's entries with those of the two replicas; blocks.
 struct Comparison {
     peer: Arc<Peer>,
-    other: Arc<Peer>,
     session: Session,
-    source: Session,
+    /// The replica that sends, if there is one.
+    other: Option<(Arc<Peer>, Session)>,
     has_nothing: bool,
 }
 
 impl Comparison {
     /// Selects the entries that the other replica sends, and records their versions.
     fn select(&self, names: &[Vec<u8>]) -> Result<Vec<Sent>, CliError> {
+        let Some((other_peer, source)) = &self.other else { return Ok(Vec::new()) };
         let (site, _) = self.peer.replica.with_store(|store| store.site())?;
         let there = match self.has_nothing {
             true => BTreeMap::new(),
@@ -441,17 +455,20 @@ impl Comparison {
         if free.is_empty() {
             return Ok(Vec::new());
         }
-        let at_other = self.other.list(&self.source, &named(free.iter().copied()), true, true)?;
+        let at_other = other_peer.list(source, &named(free.iter().copied()), true, true)?;
         let mut sent = Vec::new();
         for path in free {
             let Some(other) = at_other.get(path) else { continue };
-            let versions = self.other.replica.with_store(|store| store.versions(path))?;
+            let versions = other_peer.replica.with_store(|store| store.versions(path))?;
             let writer = local_facts(&site.directory, path);
             let Some(writer) = writer.filter(|writer| sends(writer, other, versions)) else {
                 continue;
             };
             let versions = Versions { had: None, sent: Some(Version::of(&writer)) };
-            self.peer.replica.with_store(|store| store.record(path, versions))?;
+            self.peer.replica.with_store(|store| {
+                store.record(path, versions)?;
+                store.add_unchecked(path)
+            })?;
             sent.push((path.clone(), writer));
         }
         self.peer.replica.with_store(Store::commit)?;
@@ -474,18 +491,46 @@ impl Comparison {
         let mut result = Ok(());
         if !unclear.is_empty() {
             let named = named(unclear.iter().map(|it| &it.0));
-            let at_other = self.other.list(&self.source, &named, true, true).unwrap_or_default();
+            let list =
+                |(other, source): &(Arc<Peer>, Session)| other.list(source, &named, true, true);
+            let at_other = self.other.as_ref().and_then(|it| list(it).ok()).unwrap_or_default();
             let guard = Guard::new(self.peer.replica.clone(), sides);
             for it in &unclear {
-                if let Some(now) = there.get(&it.0) {
-                    let state = state(it, at_other.get(&it.0));
-                    // Also after a failure of another entry.
-                    let done = self.put_right(&it.0, now, state, &guard);
-                    result = result.and(done);
+                let done = there.get(&it.0).map_or(Ok(()), |now| {
+                    self.put_right(&it.0, now, state(it, at_other.get(&it.0)), &guard)
+                });
+                if done.is_ok() {
+                    self.peer.replica.with_store(|store| store.remove_unchecked(&it.0))?;
                 }
+                // Also after a failure of another entry.
+                result = result.and(done);
             }
         }
+        for (path, _) in &arrived {
+            self.peer.replica.with_store(|store| store.remove_unchecked(path))?;
+        }
+        self.peer.replica.with_store(Store::commit)?;
         Ok((arrived, result))
+    }
+
+    /// Compares the entries that were not compared after an earlier copy.
+    fn check_rest(&self, sides: Sides) -> Result<(), CliError> {
+        let (site, _) = self.peer.replica.with_store(|store| store.site())?;
+        let paths = self.peer.replica.with_store(|store| store.unchecked())?;
+        if paths.is_empty() {
+            return Ok(());
+        }
+        let (sent, gone): (Vec<_>, Vec<_>) = paths
+            .into_iter()
+            .map(|path| (local_facts(&site.directory, &path), path))
+            .partition(|(writer, _)| writer.is_some());
+        // The pass decides about entries that the source has no longer.
+        for (_, path) in gone {
+            self.peer.replica.with_store(|store| store.remove_unchecked(&path))?;
+        }
+        let sent = sent.into_iter().filter_map(|(writer, path)| Some((path, writer?))).collect();
+        let (_, result) = self.check(sent, sides)?;
+        result
     }
 
     /// Lists the sent entries at the replica with hashes. A file that cannot be read there has no hash.
