@@ -29,7 +29,7 @@ def main() -> None:
     if len(sys.argv) > 2:
         from distributed import Client
 
-        client = Client(sys.argv[2])  # type: ignore[no-untyped-call]
+        client = Client(sys.argv[2])
     draw = random.Random(1)
     rates = sorted(round(10 ** draw.uniform(0.3, 2.3), 3) for _ in range(max(paths // 5, 1)))
     with tempfile.TemporaryDirectory() as folder:

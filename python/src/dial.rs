@@ -216,7 +216,8 @@ fn known_hosts() -> Option<KnownHosts> {
 /// Rates and RTTs that earlier copies of this user measured, and the file that keeps them.
 static PATHS: OnceLock<PathFile> = OnceLock::new();
 
-fn path_memory() -> PathMemory {
+/// Returns what this user's transfers measured.
+pub(crate) fn path_memory() -> PathMemory {
     PATHS.get_or_init(PathFile::of_user).memory()
 }
 

@@ -1,11 +1,13 @@
 //! Extension module `sabul._sabul`: sessions and transfers of the library for the Python package.
 //!
 //! The Python files around this module hold types, defaults and documentation. Each function here takes `waits`: if
-//! true, the function releases the GIL and blocks; otherwise the function returns an awaitable of asyncio.
+//! true, the function releases the GIL and blocks; otherwise the function returns an awaitable of asyncio. Streams of
+//! `frames` have awaitables only.
 
 mod controller;
 mod dial;
 mod error;
+mod frames;
 mod options;
 mod runtime;
 mod session;
@@ -24,6 +26,8 @@ mod _sabul {
     };
     #[pymodule_export]
     use crate::dial::{connect, escape, split};
+    #[pymodule_export]
+    use crate::frames::{FrameListener, FrameSession, FrameWriter, connect_frames, listen_frames};
     #[pymodule_export]
     use crate::session::{Reads, Session};
     #[pymodule_export]

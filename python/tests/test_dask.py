@@ -30,10 +30,8 @@ def test_a_sweep_on_local_processes_has_the_results_of_single_runs() -> None:
 def test_a_cluster_gives_the_same_bits_and_one_row_for_each_flow(tmp_path: Path) -> None:
     file = tmp_path / "one.toml"
     file.write_text(sim._toml(SCENARIO))
-    cluster: Any = LocalCluster(  # type: ignore[no-untyped-call]
-        n_workers=2, threads_per_worker=1, dashboard_address=None
-    )
-    with cluster, Client(cluster) as client:  # type: ignore[no-untyped-call]
+    cluster: Any = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    with cluster, Client(cluster) as client:
         table = sabul.dask.sweep(file, VALUES, client)
         with pytest.raises(sabul.UsageError, match="speed"):
             sabul.dask.sweep(file, {"flow.a.params.speed": [1]}, client)
