@@ -80,6 +80,17 @@ impl Condition {
         }
     }
 
+    /// Calls `change` with each column.
+    pub(crate) fn columns_mut(&mut self, change: &mut impl FnMut(&mut Column)) {
+        match self {
+            Self::And(terms) | Self::Or(terms) => {
+                terms.iter_mut().for_each(|it| it.columns_mut(change));
+            }
+            Self::Not(inner) => inner.columns_mut(change),
+            Self::IsNull(column) | Self::Compare(column, ..) => change(column),
+        }
+    }
+
     /// Resolves columns and literals.
     pub(crate) fn bind(&self, place: Place<'_>) -> Result<Bound, JoinError> {
         let all = |terms: &[Self]| {
