@@ -392,7 +392,10 @@ async fn read(
 }
 
 /// Splits requested ranges into paths with ranges, and modification times.
-fn named(ranges: Vec<RangeOfFile>) -> (Vec<(Vec<u8>, Range)>, Vec<Option<i64>>) {
+/// Ranges by path, and for each the modification time that its file must have.
+type Named = (Vec<(Vec<u8>, Range)>, Vec<Option<i64>>);
+
+fn named(ranges: Vec<RangeOfFile>) -> Named {
     let ranges = ranges.into_iter();
     ranges.map(|(path, offset, length, time)| ((path, Range { offset, length }), time)).unzip()
 }
