@@ -110,6 +110,12 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
             path = path[len("sabul::") :]
         return path.rstrip("/") or ("/" if path.startswith("/") else cls.root_marker)
 
+    @classmethod
+    def _parent(cls, path: Any) -> str:
+        path = cls._strip_protocol(path)
+        head: str = path.rpartition("/")[0]
+        return head or ("/" if path.startswith("/") else cls.root_marker)
+
     @staticmethod
     def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
         if not path.startswith(_SCHEME):
@@ -120,10 +126,7 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     def unstrip_protocol(self, name: str) -> str:
         """Returns the URL of a path; the URL names the server too."""
-        address = self._address or _SCHEME
-        if not address.startswith(_SCHEME):
-            address = _SCHEME + address.partition(":")[0]
-        return f"{address.rstrip('/') if self._address else address}/{self._strip_protocol(name)}"
+        return url_of(self._address, self._strip_protocol(name))
 
     async def _session(self) -> aio.Session:
         if self._opening is None:
@@ -459,6 +462,15 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         return SabulFile(
             self, path, mode, block_size or _BLOCK_BYTES, autocommit, cache_options=cache_options, **kwargs
         )
+
+
+def url_of(address: str | None, path: str) -> str:
+    """Returns the URL of a path at the server of an address; None stands for the server of the ticket file."""
+    if not address:
+        return f"{_SCHEME}/{path}"
+    if not address.startswith(_SCHEME):
+        address = _SCHEME + address.partition(":")[0]
+    return f"{address.rstrip('/')}/{path}"
 
 
 def _merged(

@@ -449,3 +449,26 @@ def test_files_that_only_have_the_name_of_parquet_are_read(fs: SabulFileSystem, 
             assert file.read() == content
             file.seek(1)
             assert file.read(20) == content[1:21]
+
+
+def test_polars_reads_and_writes_open_files(fs: SabulFileSystem, folder: Path) -> None:
+    polars = pytest.importorskip("polars")
+    table = polars.DataFrame({"a": range(1000), "b": [f"row {at}" for at in range(1000)]})
+    place = f"{folder.name}/x.parquet"
+    with fs.open(place, "wb") as file:
+        table.write_parquet(file)
+    with fs.open(place) as file:
+        assert polars.read_parquet(file, columns=["b"]).equals(table[["b"]])
+    scanned = polars.scan_pyarrow_dataset(pytest.importorskip("pyarrow.dataset").dataset(place, filesystem=fs))
+    assert scanned.filter(polars.col("a") < 10).select(polars.col("a").sum()).collect().item() == 45
+
+
+def test_xarray_reads_and_writes_a_zarr_store_by_url(server: Server, folder: Path) -> None:
+    xarray, numpy = pytest.importorskip("xarray"), pytest.importorskip("numpy")
+    values = numpy.arange(6000.0).reshape(60, 100)
+    data = xarray.Dataset({"t": (("y", "x"), values)}, coords={"y": range(60)})
+    where = {"storage_options": {"ticket_file": str(server.ticket)}}
+    url = f"sabul:///{folder.name}/t.zarr"
+    data.chunk({"y": 20}).to_zarr(url, consolidated=False, **where)
+    with xarray.open_zarr(url, consolidated=False, **where) as found:
+        assert (found["t"].sel(y=slice(30, 35)).to_numpy() == values[30:36]).all()
