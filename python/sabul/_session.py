@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import io
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, Unpack
+from typing import Any, Literal, Self, TypeAlias, Unpack, overload
 from weakref import WeakSet
 
 from . import _sabul
+from ._file import Places, Upload, Writer, open_file
 from ._types import (
     CopyOptions,
     Entry,
@@ -28,11 +30,15 @@ from ._types import (
     entries,
     several,
 )
+from ._window import check_mode
 from .errors import Error, UsageError
 
 # Inside of a session, `list` is its method.
 Entries: TypeAlias = list[Entry]
 Contents: TypeAlias = list[bytes | Error]
+
+# Ours: open files of a session whose requests wait for their reader. The server answers at most 16 requests at a time.
+READERS_MAX = 6
 
 # Sessions that end with the interpreter.
 _open: WeakSet[Base] = WeakSet()
@@ -123,6 +129,10 @@ class Session(Base):
     session at the same time.
     """
 
+    def __init__(self, session: _sabul.Session, base: bytes) -> None:
+        super().__init__(session, base)
+        self._places = Places(READERS_MAX)
+
     def __enter__(self) -> Self:
         return self
 
@@ -171,14 +181,25 @@ class Session(Base):
 
     def put_bytes(self, content: bytes, dst: Path, **options: Unpack[Options]) -> Report:
         """Sends bytes as the file `dst`. Missing directories of the file are created."""
-        upload, transfer = self._inner.upload(self._path(dst), checked(options, Options), True)
-        try:
-            upload.write(content, True)
-            upload.end(True)
-        except Error:
-            # The transfer ended early; its error is more precise.
-            pass
-        return Report._of(follow(transfer, None))
+        upload = Upload(*self._inner.upload(self._path(dst), checked(options, Options), True))
+        upload.write(content)
+        return upload.finish()
+
+    @overload
+    def open(self, path: Path, mode: Literal["rb"] = "rb", **options: Unpack[Options]) -> io.BufferedReader: ...
+    @overload
+    def open(self, path: Path, mode: Literal["wb"], **options: Unpack[Options]) -> Writer: ...
+    def open(self, path: Path, mode: str = "rb", **options: Unpack[Options]) -> io.BufferedReader | Writer:
+        """Opens a file as `open` does for a local one, in mode `rb` or `wb`. The path is no pattern.
+
+        A reader seeks, and reads ahead while it reads on without a seek. All bytes are of the version of the opening:
+        if the file is changed, a read raises an `Error` with the code `changed`.
+
+        A writer sends the bytes while they are written, and waits if the server is slower. The file has its name when
+        `close` returns. After an exception in the `with` block, after `discard`, and without `close` there is no file.
+        """
+        check_mode(mode)
+        return open_file(self._inner, self._places, self._path(path), mode, checked(options, Options))
 
     def read(self, path: Path, offset: int = 0, length: int | None = None, **options: Unpack[Options]) -> bytes:
         """Returns the content of a file, or `length` bytes from `offset`; fewer at the end of the file.

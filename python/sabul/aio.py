@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from types import TracebackType
-from typing import Any, Self, TypeAlias, Unpack
+from typing import Any, Literal, Self, TypeAlias, Unpack, overload
 
 from . import _sabul
-from ._session import Base, base_of, locals_of, one, role_of
+from ._aiofile import Opening, Places, Reader, Writer
+from ._session import READERS_MAX, Base, base_of, locals_of, one, role_of
 from ._types import (
     CopyOptions,
     Entry,
@@ -32,13 +33,14 @@ from ._types import (
     checked,
     entries,
 )
+from ._window import check_mode, facts_of
 from .errors import Error
 
 __all__ = ["Session", "Transfer", "connect", "copy", "perf"]
 
 # A server answers at most 16 requests of a session at the same time; the rest is for running transfers. Requests that
 # wait for their reader have places of their own.
-_REQUESTS_MAX, _STREAMS_MAX = 8, 6
+_REQUESTS_MAX = 8
 
 # Inside of a session, `list` is its method.
 Entries: TypeAlias = list[Entry]
@@ -120,9 +122,7 @@ class Session(Base):
     def __init__(self, session: _sabul.Session, base: bytes) -> None:
         super().__init__(session, base)
         self._places = asyncio.Semaphore(_REQUESTS_MAX)
-        self._streams = asyncio.Semaphore(_STREAMS_MAX)
-        # Streams that wait for a place.
-        self._streams_waiting = 0
+        self._streams = Places(READERS_MAX)
 
     async def __aenter__(self) -> Self:
         return self
@@ -149,14 +149,28 @@ class Session(Base):
     async def put_bytes(self, content: bytes, dst: Path, **options: Unpack[Options]) -> Report:
         """As `sabul.Session.put_bytes`."""
         async with self._places:
-            upload, transfer = await self._inner.upload(self._path(dst), checked(options, Options), False)
-            try:
-                await upload.write(content, False)
-                await upload.end(False)
-            except Error:
-                # The transfer ended early; its error is more precise.
-                pass
-            return Report._of(await transfer.finish(False))
+            writer = await self._writer(self._path(dst), checked(options, Options))
+            await writer.write(content)
+            return await writer._finish()
+
+    @overload
+    def open(self, path: Path, mode: Literal["rb"] = "rb", **options: Unpack[Options]) -> Opening[Reader]: ...
+    @overload
+    def open(self, path: Path, mode: Literal["wb"], **options: Unpack[Options]) -> Opening[Writer]: ...
+    def open(self, path: Path, mode: str = "rb", **options: Unpack[Options]) -> Opening[Any]:
+        """As `sabul.Session.open`, for `async with` or `await`. The file has coroutines: `read`, `seek` and `tell`, or
+        `write` and `discard`, and `close`."""
+        check_mode(mode)
+        name, given = self._path(path), checked(options, Options)
+        return Opening(lambda: self._reader(name, given) if mode == "rb" else self._writer(name, given))
+
+    async def _reader(self, path: bytes, options: Mapping[str, Any]) -> Reader:
+        async with self._places:
+            rows = await self._inner.list([_sabul.escape(path)], "target", False)
+        return Reader(self._inner, self._streams, path, options, facts_of(rows, os.fsdecode(path)))
+
+    async def _writer(self, path: bytes, options: Mapping[str, Any]) -> Writer:
+        return Writer(*await self._inner.upload(path, options, False), path)
 
     async def read(self, path: Path, offset: int = 0, length: int | None = None, **options: Unpack[Options]) -> bytes:
         """As `sabul.Session.read`."""
@@ -195,17 +209,13 @@ class Session(Base):
         """As `iter_ranges`. A range with a modification time in nanoseconds fails if the file has another time."""
         given = checked(options, Options)
         wanted = [(self._path(path), offset, length, time) for path, offset, length, time in ranges]
-        self._streams_waiting += 1
-        try:
-            await self._streams.acquire()
-        finally:
-            self._streams_waiting -= 1
+        await self._streams.take()
         try:
             reads = await self._inner.open_ranges(wanted, given, False)
             while (part := await reads.next(False)) is not None:
                 yield part
         finally:
-            self._streams.release()
+            self._streams.give()
 
     async def list(
         self,

@@ -25,9 +25,10 @@ from fsspec.spec import AbstractBufferedFile
 from fsspec.utils import stringify_path
 
 from . import _sabul, aio
+from ._file import Upload
 from ._parquet import Footer, ParquetCache
 from ._stream import Stream
-from ._types import Entry, Options, Progress, Report, checked
+from ._types import Entry, Options, Progress, checked
 from .errors import Error, ExistsError, FailedError, NotFoundError, UnreachableError, UsageError, _of_file
 
 __all__ = ["SabulFile", "SabulFileSystem"]
@@ -142,7 +143,7 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
             self._opened = None
 
     def _is_stream_awaited(self) -> bool:
-        return self._opened is not None and self._opened._streams_waiting > 0
+        return self._opened is not None and self._opened._streams.waiting > 0
 
     async def _make_parent(self, path: str) -> aio.Session:
         """Creates the directory of a new file, as object stores do."""
@@ -528,8 +529,7 @@ class SabulFile(AbstractBufferedFile):  # type: ignore[misc]
             raise UsageError(f"mode '{mode}' is not possible; use rb, wb or xb")
         if mode == "xb" and fs.exists(path):
             raise ExistsError(f"'{path}' exists; choose another name, or mode wb")
-        self._upload: _sabul.Upload | None = None
-        self._transfer: _sabul.Transfer | None = None
+        self._upload: Upload | None = None
         super().__init__(fs, path, mode, *args, **kwargs)
         # All parts that are read are of the version of this time.
         self._mtime_ns: int | None = self.details.get("mtime_ns") if mode == "rb" else None
@@ -567,38 +567,25 @@ class SabulFile(AbstractBufferedFile):  # type: ignore[misc]
 
     def _initiate_upload(self) -> None:
         session: aio.Session = sync(self.fs.loop, self.fs._session)
-        self._upload, self._transfer = session._inner.upload(
-            os.fsencode(self.path), checked(self.fs._options, Options), True
-        )
+        path, options = os.fsencode(self.path), checked(self.fs._options, Options)
+        self._upload = Upload(*session._inner.upload(path, options, True))
 
     def _upload_chunk(self, final: bool = False) -> bool:
-        if self._upload is None or self._transfer is None:
+        if self._upload is None:
             raise FailedError(f"'{self.path}' is discarded already")
-        try:
-            self._upload.write(self.buffer.getvalue(), True)
-            if final and self.autocommit:
-                self._upload.end(True)
-        except Error:
-            # The transfer ended early; its error is more precise.
-            self._finish()
-            raise
+        self._upload.write(self.buffer.getvalue())
         if final and self.autocommit:
-            self._finish()
+            self.commit()
         return True
 
     def commit(self) -> None:
-        """Gives a file of a transaction its name."""
-        if self._upload is not None:
-            self._upload.end(True)
-            self._finish()
+        """Gives a file its name."""
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            upload.finish()
 
     def discard(self) -> None:
         """Ends the upload; the file does not appear."""
-        if self._transfer is not None:
-            self._transfer.cancel()
-        self._upload = self._transfer = None
-
-    def _finish(self) -> None:
-        if self._transfer is not None:
-            Report._of(self._transfer.finish(True))
-        self._upload = self._transfer = None
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            upload.discard()
