@@ -1,7 +1,7 @@
 """The simulator: scenario files in virtual time, in this process.
 
 results = sabul.sim.run("scenarios/arms/08-sabul2003.toml", seed=7)
-print(results["flows"][0]["goodput_bps"])
+print(results["flows"][0]["goodput_bps"], polars.DataFrame(results.series))
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from . import _sabul
-from ._sabul import Acked, IntervalReport, Limits, LossReport
+from ._sabul import Acked, IntervalReport, Limits, LossReport, Table
 
 __all__ = [
     "Acked",
@@ -24,6 +24,7 @@ __all__ = [
     "LossReport",
     "Results",
     "Scenario",
+    "Table",
     "register",
     "run",
     "sweep",
@@ -31,8 +32,28 @@ __all__ = [
 
 Scenario: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 """A scenario file, or its content as a mapping with the keys of docs/manual/scenarios.md."""
-Results: TypeAlias = dict[str, Any]
-"""The document of `sabul sim run --json`."""
+
+
+class Results(dict[str, Any]):
+    """The document of `sabul sim run --json`, with the numbers over time as Arrow tables.
+
+    `pyarrow.table`, `polars.DataFrame`, `pandas.DataFrame.from_arrow` and DuckDB take the tables, without a copy. A
+    value that does not exist, such as an RTT before the first sample, is null. Pickled results are the plain document.
+    """
+
+    series: Table
+    """The columns of `series.csv`, one row for each flow and sample; the rows of a flow follow one another."""
+    link_series: Table
+    """The columns of `links.csv`, one row for each link and sample."""
+
+    def __init__(self, document: Mapping[str, Any], series: Table, link_series: Table) -> None:
+        super().__init__(document)
+        self.series = series
+        self.link_series = link_series
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
 
 # A thread of a simulation must not be in a controller when the interpreter ends.
 atexit.register(_sabul.stop_controllers)
@@ -81,7 +102,8 @@ def sweep(scenario: Scenario, *, seed: int | None = None, settings: Mapping[str,
     given = [f"{key}={_setting(value)}" for key, value in (settings or {}).items()]
     if seed is not None:
         given.append(f"seed={seed}")
-    return [json.loads(document) for document in _sabul.simulate(text, name, given, True)]
+    found = _sabul.simulate(text, name, given, True)
+    return [Results(json.loads(document), series, link_series) for document, series, link_series in found]
 
 
 def _setting(value: Any) -> str:

@@ -10,6 +10,7 @@ mod error;
 mod frames;
 mod options;
 mod runtime;
+mod series;
 mod session;
 mod sim;
 mod transfer;
@@ -28,6 +29,8 @@ mod _sabul {
     use crate::dial::{connect, escape, split};
     #[pymodule_export]
     use crate::frames::{FrameListener, FrameSession, FrameWriter, connect_frames, listen_frames};
+    #[pymodule_export]
+    use crate::series::Table;
     #[pymodule_export]
     use crate::session::{Reads, Session};
     #[pymodule_export]

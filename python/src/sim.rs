@@ -10,6 +10,7 @@ use sabul_study::{Cause, runs};
 use crate::controller::watched;
 use crate::error::Fault;
 use crate::runtime::run;
+use crate::series::{self, Table};
 
 impl From<sabul_study::Error> for Fault {
     fn from(error: sabul_study::Error) -> Self {
@@ -20,8 +21,10 @@ impl From<sabul_study::Error> for Fault {
     }
 }
 
-/// Simulates each run of a scenario and returns the documents of `sabul sim run --json`, in order. `name` stands for
-/// the file in messages.
+/// Results of a run: the document of `sabul sim run --json`, and the series of flows and of links.
+type Results = (String, Table, Table);
+
+/// Simulates each run of a scenario and returns the results in order. `name` stands for the file in messages.
 #[pyfunction]
 pub(crate) fn simulate(
     py: Python<'_>,
@@ -53,7 +56,7 @@ fn simulated(
     name: &str,
     settings: &[String],
     stopped: &Arc<AtomicBool>,
-) -> Result<Vec<String>, Fault> {
+) -> Result<Vec<Results>, Fault> {
     let refused = |error: sabul_scenario::Error| Fault::usage(error.to_string());
     let overrides = settings.iter().map(|setting| sabul_scenario::parse_override(setting));
     let overrides = overrides.collect::<Result<Vec<_>, _>>().map_err(refused)?;
@@ -66,7 +69,12 @@ fn simulated(
     });
     all.iter()
         .zip(results)
-        .map(|(run, result)| Ok(runs::document(run, &result?)?.to_json()))
+        .map(|(run, result)| {
+            let finished = result?;
+            let document = runs::document(run, &finished)?.to_json();
+            let (flows, links) = series::tables(finished.series)?;
+            Ok((document, flows, links))
+        })
         .collect()
 }
 
