@@ -7,7 +7,8 @@
         session.put("data", "", recursive=True)
         tail = session.read("data/log.txt", offset=1_000_000)
 
-`sabul.aio` has the same functions for asyncio, `sabul.fs` the file system of fsspec, and `sabul.sim` the simulator.
+`sabul.aio` has the same functions for asyncio, `sabul.fs` the file system of fsspec, `sabul.sim` the simulator,
+`sabul.card` report cards of controllers, and `sabul.lab` scenarios on real sockets.
 """
 
 from . import errors

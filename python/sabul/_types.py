@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import sysconfig
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from . import _sabul, errors
+from . import _program, _sabul, errors
 
 Path: TypeAlias = str | bytes | os.PathLike[str]
 """A path on this machine or at the server. Bytes that are no UTF-8 are kept, as in `os.fsdecode`."""
@@ -276,8 +274,7 @@ def checked(given: Mapping[str, Any], known: type, other: type | None = None) ->
 
 def program() -> str:
     """Returns the path of the program that was installed with this package."""
-    found = shutil.which("sabul", path=sysconfig.get_path("scripts")) or shutil.which("sabul")
-    if found is None:
+    if (found := _program.find()) is None:
         raise errors.UsageError("this package has no program sabul to upload; name a program with push='PATH'")
     return found
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from ._types import Report
@@ -36,6 +36,8 @@ class Error(Exception):
     """Word of the failure class, such as `not-found`; otherwise the same as `kind`."""
     report: Report | None = None
     """Result of a transfer in which single files failed."""
+    results: list[dict[str, Any]] | None = None
+    """Documents of a card or of runs in the lab that failed, in part or as a whole."""
 
 
 class FailedError(Error):

@@ -9,15 +9,11 @@ Needs pyarrow. The program `sabul` of this package joins the tables in a process
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-import sysconfig
-import tempfile
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
-from . import errors
+from ._program import Running, argument, flags
 
 if TYPE_CHECKING:
     import pyarrow
@@ -27,11 +23,6 @@ __all__ = ["Joined", "join"]
 Table: TypeAlias = str | os.PathLike[str] | tuple[str, str | os.PathLike[str]]
 """A path, `[USER@]HOST:PATH` or `sabul://HOST/PATH`; or such a place and its ticket file."""
 
-# Errors of the program by exit code.
-_OF_EXIT = {kind.exit_code: kind for kind in errors._OF_KIND.values()}
-# Seconds in which an interrupted program ends.
-_END_S = 10.0
-
 
 class Joined:
     """Batches of joined rows, as `pyarrow.RecordBatch`. An iteration that ends without an error has all rows.
@@ -39,18 +30,15 @@ class Joined:
     `close`, the end of a `with` block, and the end of the iteration stop the join.
     """
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, arguments: list[str]) -> None:
         import pyarrow
 
-        self._messages = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the program runs)
-        self._process: subprocess.Popen[bytes] = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._messages
-        )
+        self._running = Running(arguments)
         try:
-            self._reader = pyarrow.ipc.open_stream(self._process.stdout)
+            self._reader = pyarrow.ipc.open_stream(self._running.output)
         except pyarrow.ArrowInvalid:
             # The program wrote nothing.
-            self._end()
+            self._running.end()
             raise
         except BaseException:
             self.close()
@@ -68,11 +56,11 @@ class Joined:
         try:
             return self._reader.read_next_batch()
         except StopIteration:
-            self._end()
+            self._running.end()
             raise
         except OSError:
             # The stream ended within a batch.
-            self._end()
+            self._running.end()
             raise
 
     def read_all(self) -> pyarrow.Table:
@@ -81,28 +69,9 @@ class Joined:
 
         return pyarrow.Table.from_batches(list(self), self.schema)
 
-    def _end(self) -> None:
-        """Waits for the program, and raises its error."""
-        code = self._process.wait()
-        self.close()
-        if code == 0:
-            return
-        self._messages.seek(0)
-        text = os.fsdecode(self._messages.read()).strip()
-        message = text.rpartition("sabul: ")[2] or f"the program ended with exit code {code}"
-        raise _OF_EXIT.get(code, errors.FailedError)(message) from None
-
     def close(self) -> None:
         """Stops the join."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(_END_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._running.close()
 
     def __enter__(self) -> Self:
         return self
@@ -113,7 +82,7 @@ class Joined:
         self.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_process"):
+        if hasattr(self, "_running"):
             self.close()
 
 
@@ -136,29 +105,19 @@ def join(
     temporary directory. With `retry_s`, a lost connection is dialled again for so many seconds. `ticket_file` is for
     tables that have no ticket file of their own. Rows have no order.
     """
-    command = [_program(), "join", "--quiet", "--output=-", f"--type={type}"]
-    command += [f"--on={key}" for key in ([on] if isinstance(on, str) else on)]
-    given: dict[str, Any] = {
-        "where": where,
-        "select": None if select is None else ",".join(select),
-        "memory": memory,
-        "retry": None if retry_s is None else f"{retry_s}s",
-        "ssh": ssh,
-        "remote-sabul": remote_sabul,
-    }
-    command += [f"--{name}={value}" for name, value in given.items() if value is not None]
+    arguments = ["join", "--quiet", "--output=-", f"--type={type}"]
+    arguments += flags(
+        {
+            "on": on,
+            "where": where,
+            "select": None if select is None else ",".join(select),
+            "memory": memory,
+            "retry": None if retry_s is None else f"{retry_s}s",
+            "ssh": ssh,
+            "remote-sabul": remote_sabul,
+        }
+    )
     for table in (first, *others):
         place, ticket = table if isinstance(table, tuple) else (table, ticket_file)
-        command += [] if ticket is None else [f"--ticket={os.fspath(ticket)}"]
-        # A path is never an option.
-        place = os.fspath(place)
-        command.append(f"./{place}" if place.startswith("-") else place)
-    return Joined(command)
-
-
-def _program() -> str:
-    """Returns the path of the program, which the package installs."""
-    found = shutil.which("sabul", path=sysconfig.get_path("scripts")) or shutil.which("sabul")
-    if found is None:
-        raise errors.FailedError("the program sabul is missing; install the package again")
-    return found
+        arguments += [*flags({"ticket": ticket}), argument(place)]
+    return Joined(arguments)

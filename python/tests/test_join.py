@@ -44,4 +44,4 @@ def test_a_closed_join_leaves_no_program(server: Server, folder: Path, tmp_path:
     joined = sabul.join(far, near, on="id", ticket_file=server.ticket)
     next(iter(joined))
     joined.close()
-    assert joined._process.returncode is not None
+    assert joined._running.exit_code is not None
