@@ -153,6 +153,12 @@ impl Bulk {
         self.credit.is_closed()
     }
 
+    /// Whether a message can be sent without further credit, or never.
+    pub(crate) fn has_room(&self, message: &Message) -> bool {
+        let weight = message.weight().min(BULK_CREDIT) as usize;
+        self.credit.available_permits() >= weight || self.credit.is_closed()
+    }
+
     /// Sends one message and waits for room; for threads, not for tasks. Returns whether the message was queued.
     pub(crate) fn send(&self, message: &Message) -> bool {
         self.control.runtime.block_on(self.send_when_room(message))

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use sabul_files::runs::{RUN_MAX, RunPeer, Shortener, walk_order};
 use sabul_files::{DirectoryListing, ListingStep};
@@ -15,6 +17,8 @@ const BATCH_BYTES: usize = 128 << 10;
 const SEEN_BYTES: usize = 96;
 /// A message is sent after so many runs that the peer has, so that the peer reads on. Ours: some thousand entries.
 const RUNS_MAX: usize = RUN_MAX / 256;
+/// Ours: interval at which a listing that takes digests looks for credit.
+const CREDIT_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Sends all entries, until the end or until `stop` is set.
 pub(super) fn send_all(
@@ -25,6 +29,7 @@ pub(super) fn send_all(
 ) {
     let is_over = || stop.load(Ordering::Acquire);
     let mut shortener = digests.map(Shortener::new);
+    out.takes_digests = digests.is_some();
     loop {
         match (directory_listing.step(&is_over), &mut shortener) {
             (ListingStep::Seen(seen), Some(shortener)) => shortener.add(seen, &mut out),
@@ -51,13 +56,17 @@ pub(super) struct Entries {
     transfer: u32,
     bulk: Bulk,
     control: Control,
-    inputs: std::sync::mpsc::Receiver<Input>,
+    inputs: Receiver<Input>,
     intake: Arc<Intake>,
     entries: Vec<Seen>,
     same: Vec<SameRun>,
     bytes: usize,
     /// The last message with digests that was taken.
     marks: Option<Message>,
+    /// The peer sends digests.
+    takes_digests: bool,
+    /// Path of the last entry.
+    last: Vec<u8>,
     /// Nothing more is sent.
     is_over: bool,
 }
@@ -75,6 +84,8 @@ impl Entries {
             same: Vec::new(),
             bytes: 0,
             marks: None,
+            takes_digests: false,
+            last: Vec::new(),
             is_over: false,
         }
     }
@@ -86,37 +97,68 @@ impl Entries {
         if !is_last && entries.is_empty() && same.is_empty() {
             return;
         }
+        if let Some(seen) = entries.last() {
+            self.last.clone_from(&seen.path);
+        }
         let message = Message::Seen { transfer: self.transfer, entries, same, is_last };
-        self.is_over |= !self.bulk.send(&message);
+        self.take_until_room(&message);
+        self.is_over = self.is_over || !self.bulk.send(&message);
+    }
+
+    /// Takes digests until the message has credit. The peer may have to pass many of its own entries, and to send their
+    /// digests, before it works off the entries that it has and returns credit for them.
+    fn take_until_room(&mut self, message: &Message) {
+        while self.takes_digests
+            && !self.is_over
+            && !self.bulk.has_room(message)
+            && !self.has_passed(&self.last)
+        {
+            match self.inputs.recv_timeout(CREDIT_INTERVAL) {
+                Ok(input) => self.take_input(input),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => self.is_over = true,
+            }
+        }
+    }
+
+    /// Whether the digests that follow this path have arrived.
+    fn has_passed(&self, path: &[u8]) -> bool {
+        match &self.marks {
+            Some(Message::Digests { is_last: true, .. }) => true,
+            Some(Message::Digests { until, .. }) => walk_order(until, path).is_ge(),
+            _ => false,
+        }
+    }
+
+    fn take_input(&mut self, input: Input) {
+        match input {
+            Input::Message(message) => self.take(message),
+            Input::Stop => self.is_over = true,
+            Input::Block(_) | Input::Confirmed => {}
+        }
     }
 
     /// Drops digests of runs before this path. Returns whether those that follow have arrived; with `waits`, sends the
     /// waiting entries and blocks until then.
     fn pass(&mut self, path: &[u8], waits: bool) -> bool {
-        loop {
-            match &self.marks {
-                Some(Message::Digests { is_last: true, .. }) => return true,
-                Some(Message::Digests { until, .. }) if walk_order(until, path).is_ge() => {
-                    return true;
-                }
-                _ => {}
-            }
+        while !self.has_passed(path) {
             let mut input = self.inputs.try_recv().ok();
             if input.is_none() && waits {
                 self.flush(false);
-                input = self.inputs.recv().ok().filter(|_| !self.is_over);
+                // The flush may have taken the last message.
+                if self.is_over || self.has_passed(path) {
+                    return !self.is_over;
+                }
+                input = self.inputs.recv().ok();
                 self.is_over |= input.is_none();
             }
-            match input {
-                Some(Input::Message(message)) => self.take(message),
-                Some(Input::Stop) => self.is_over = true,
-                Some(Input::Block(_) | Input::Confirmed) => {}
-                None => return false,
-            }
+            let Some(input) = input else { return false };
+            self.take_input(input);
             if self.is_over {
                 return false;
             }
         }
+        true
     }
 
     /// Replaces the digests, and returns credit for those before.

@@ -8,7 +8,8 @@ use sabul::internal::compare::{CompareOptions, ListOptions};
 use sabul::internal::sources_beneath;
 use sabul::{ConnectConfig, connect};
 use sabul_wire::control::{
-    Direction, Facts, Failure, FailureCode, MAX_DIGESTS, Message, Open, Request, SameRun, Seen,
+    BULK_CREDIT, Direction, Facts, Failure, FailureCode, MAX_DIGESTS, Message, Open, Request,
+    SameRun, Seen,
 };
 
 use super::peer::{Client, Server, receive, say};
@@ -71,8 +72,9 @@ fn a_run_that_was_not_sent_is_no_part_of_a_listing() {
     });
 }
 
-fn list() -> Request {
-    let digests = Some(CompareOptions::default().digests(0));
+/// Request that lists the first `after` entries completely.
+fn list(after: u64) -> Request {
+    let digests = Some(CompareOptions::default().digests(after));
     let options = ListOptions { digests, ..ListOptions::default() };
     Request::List { places: vec![b"./".to_vec()], view: View::Archive, options }
 }
@@ -84,7 +86,7 @@ fn a_listing_that_waits_for_digests_ends_with_its_request_or_its_session() {
             let root = tree();
             let (ticket, served) = serve(hasty(), root.path().to_owned(), None).await;
             let mut client = Client::dial(&ticket).await;
-            client.request(1, Direction::Pull, list()).await.unwrap();
+            client.request(1, Direction::Pull, list(0)).await.unwrap();
             let entries = loop {
                 if let Some(Message::Seen { entries, is_last, .. }) =
                     receive(&mut client.control).await
@@ -105,6 +107,50 @@ fn a_listing_that_waits_for_digests_ends_with_its_request_or_its_session() {
             assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
         });
     }
+}
+
+/// Own entries before those of the listing need any number of digests, and their comparison needs none of the listing.
+#[test]
+fn a_listing_that_waits_for_credit_takes_digests() {
+    run(async {
+        let root = tempfile::tempdir().unwrap();
+        // More than the credit.
+        for file in 0..16_000 {
+            fs::write(root.path().join(format!("z{file:0199}")), "").unwrap();
+        }
+        let (ticket, served) = serving_at(root.path()).await;
+        let mut client = Client::dial(&ticket).await;
+        client.request(1, Direction::Pull, list(u64::MAX)).await.unwrap();
+        let digests = |at: u32| Message::Digests {
+            transfer: 1,
+            digests: vec![[1; 16]; MAX_DIGESTS],
+            until: format!("a{at:08}").into_bytes(),
+            is_last: false,
+        };
+        let (mut left, mut listed) = (BULK_CREDIT, 0);
+        let mut last = Instant::now();
+        while last.elapsed() < Duration::from_secs(2) {
+            let next = tokio::time::timeout(Duration::from_secs(1), receive(&mut client.control));
+            if let Ok(Some(Message::Seen { entries, .. })) = next.await {
+                (listed, last) = (listed + entries.len(), Instant::now());
+            }
+        }
+        assert!((1..16_000).contains(&listed), "the listing waits for credit");
+        for at in 0..1500 {
+            let message = digests(at);
+            while left < message.weight() {
+                let waits = receive(&mut client.control);
+                match tokio::time::timeout(Duration::from_secs(10), waits).await {
+                    Ok(Some(Message::Credit { weight, .. })) => left += weight,
+                    Ok(Some(_)) => {}
+                    _ => panic!("no credit after {at} messages"),
+                }
+            }
+            left -= message.weight();
+            assert!(say(&mut client.control, &message).await);
+        }
+        served.abort();
+    });
 }
 
 #[test]
