@@ -693,6 +693,7 @@ mod tests {
         assert_eq!(below("h:x/", "~"), "x/~");
         assert_eq!(below("h:", "report[1].pdf"), "./report\\[1\\].pdf");
         assert_eq!(below("sabul://h:4850/x/", "a*"), "x/a\\*");
+        assert_eq!(below("h:/x[1]/", "data"), "/x\\[1\\]/data");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! other destination waits for this machine any longer. A server that nobody uses for ten minutes ends in order.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -68,12 +68,16 @@ impl Site {
 
     /// Place of a name at the site. Only the name itself is meant: no pattern, and no home directory.
     pub(super) fn below(&self, name: &OsStr) -> OsString {
-        let mut place = self.place.clone();
-        if place.as_bytes().ends_with(b":") {
-            place.push("./");
-        }
-        place.push(OsStr::from_bytes(&escape_pattern(name.as_bytes())));
-        place
+        let mut place = self.place.as_bytes().to_vec();
+        let path = match Location::parse(&self.place) {
+            Ok(Location::Remote(remote)) if place.ends_with(&remote.path) => remote.path,
+            _ => Vec::new(),
+        };
+        place.truncate(place.len() - path.len());
+        let start: &[u8] = if path.is_empty() && place.ends_with(b":") { b"./" } else { b"" };
+        // Also the directory: a name is no pattern only if all of its path is quoted.
+        place.extend(escape_pattern(&[start, &path, name.as_bytes()].concat()));
+        OsString::from_vec(place)
     }
 
     /// Which of these names are at the site; all, if the site did not answer. A server that ssh started stays.

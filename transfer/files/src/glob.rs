@@ -5,8 +5,8 @@
 //! compiled to an automaton whose time is linear in the length of a name. The search is bounded in
 //! names, matches and time.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,9 @@ const TIME_MAX: Duration = Duration::from_secs(20);
 /// Maximum number of path components that are patterns.
 const PARTS_MAX: usize = 16;
 
+/// Characters that [`escape`] quotes.
+const SPECIAL: &[u8] = b"*?[]{}\\";
+
 /// Whether a path may be a pattern.
 pub fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[{\\".contains(byte))
@@ -38,9 +41,32 @@ pub fn escape(path: &[u8]) -> Vec<u8> {
     if !is_pattern(path) {
         return path.to_vec();
     }
-    let is_plain = |byte: u8| !b"*?[]{}\\".contains(&byte);
-    let escape = |&byte: &u8| [b'\\', byte].into_iter().skip(usize::from(is_plain(byte)));
+    let is_plain = |byte: &u8| !SPECIAL.contains(byte);
+    let escape = |byte: &u8| [b'\\', *byte].into_iter().skip(usize::from(is_plain(byte)));
     path.iter().flat_map(escape).collect()
+}
+
+/// Returns the path whose special characters all have a backslash in `path`, as [`escape`] writes them. Such a path means
+/// no other file, also if a file has this exact name with its backslashes.
+pub fn quoted(path: &[u8]) -> Option<Vec<u8>> {
+    let (mut bytes, mut name) = (path.iter(), Vec::new());
+    let mut is_quoted = false;
+    while let Some(&byte) = bytes.next() {
+        match byte {
+            b'\\' => {
+                name.push(*bytes.next().filter(|byte| SPECIAL.contains(byte))?);
+                is_quoted = true;
+            }
+            byte if SPECIAL.contains(&byte) => return None,
+            byte => name.push(byte),
+        }
+    }
+    is_quoted.then_some(name)
+}
+
+/// As [`quoted`].
+pub(super) fn quoted_path(path: &Path) -> Option<PathBuf> {
+    quoted(path.as_os_str().as_bytes()).map(|name| OsString::from_vec(name).into())
 }
 
 /// Result of a pattern search.
@@ -301,6 +327,16 @@ mod tests {
             }
         }
         assert_eq!(escape(b"a}]"), b"a}]", "no pattern");
+    }
+
+    #[test]
+    fn a_quoted_name_is_no_pattern() {
+        for name in ["[x]", "a*/b?", "{a,b}]", "a\\", "\\[", "é*"] {
+            assert_eq!(quoted(&escape(name.as_bytes())), Some(name.into()), "{name}");
+        }
+        for other in ["a", "[x]", "\\[x]", "*\\*", "a\\b", "a\\", "a]"] {
+            assert_eq!(quoted(other.as_bytes()), None, "{other}");
+        }
     }
 
     #[test]

@@ -97,8 +97,9 @@ impl DirectoryListing {
             View::Tree | View::Archive => true,
             View::Itself | View::Content | View::All => {
                 let tree = disk.map_or(Tree::Local, Tree::Disk);
+                let meaning = if literal { Meaning::Name } else { Meaning::Any };
                 let todo =
-                    places.into_iter().rev().map(|place| Task::Place(path_of(place), !literal));
+                    places.into_iter().rev().map(|place| Task::Place(path_of(place), meaning));
                 let todo = todo.collect();
                 return Ok(Self(ListingKind::PathWalk(PathWalk { tree, view, attributes, todo })));
             }
@@ -234,9 +235,20 @@ struct PathWalk {
     todo: Vec<Task>,
 }
 
+/// Meaning of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    /// A name, or a pattern if there is no such name.
+    Any,
+    /// A name that was requested.
+    Name,
+    /// A name that matches a pattern.
+    Match,
+}
+
 enum Task {
-    /// A requested path; the flag means that the path may be a pattern.
-    Place(PathBuf, bool),
+    /// A path to list.
+    Place(PathBuf, Meaning),
     /// A folder: names already read, in reverse order, and names not read yet.
     Folder(PathBuf, Vec<Vec<u8>>, Option<Children>),
 }
@@ -252,8 +264,8 @@ impl PathWalk {
     fn step(&mut self) -> ListingStep {
         match self.todo.pop() {
             None => ListingStep::End,
-            Some(Task::Place(path, may_be_pattern)) => {
-                self.begin(path, may_be_pattern).unwrap_or(ListingStep::Pause)
+            Some(Task::Place(path, meaning)) => {
+                self.begin(path, meaning).unwrap_or(ListingStep::Pause)
             }
             Some(Task::Folder(path, mut names, rest)) => match names.pop() {
                 Some(name) => {
@@ -300,12 +312,14 @@ impl PathWalk {
     }
 
     /// Starts a path; returns `None` if the path was replaced by matches of its pattern.
-    fn begin(&mut self, path: PathBuf, may_be_pattern: bool) -> Option<ListingStep> {
-        let was_pattern = !may_be_pattern;
-        if may_be_pattern && glob::is_pattern(path.as_os_str().as_bytes()) {
+    fn begin(&mut self, path: PathBuf, meaning: Meaning) -> Option<ListingStep> {
+        let quoted = if meaning == Meaning::Any { glob::quoted_path(&path) } else { None };
+        let (path, meaning) = quoted.map_or((path, meaning), |name| (name, Meaning::Name));
+        if meaning == Meaning::Any && glob::is_pattern(path.as_os_str().as_bytes()) {
             match glob::expand(&self.tree, &path) {
                 Ok(Matches::Several(paths)) => {
-                    let places = paths.into_iter().rev().map(|path| Task::Place(path, false));
+                    let places =
+                        paths.into_iter().rev().map(|path| Task::Place(path, Meaning::Match));
                     self.todo.extend(places);
                     return None;
                 }
@@ -313,7 +327,7 @@ impl PathWalk {
                 Err(failure) => return Some(failed(&path, failure)),
             }
         }
-        if self.view == View::Itself || (self.view == View::Content && was_pattern) {
+        if self.view == View::Itself || (self.view == View::Content && meaning == Meaning::Match) {
             return Some(self.show(&path, LinkTarget::Itself));
         }
         match self.tree.examine(&path, LinkTarget::Follow) {

@@ -111,6 +111,10 @@ impl Chosen {
     /// Adds the sources of the walk. With `are_patterns`, a source may be a pattern.
     pub(super) fn add(&mut self, tree: &Tree, sources: Vec<PathBuf>, are_patterns: bool) {
         for source in sources {
+            if let Some(quoted) = glob::quoted_path(&source).filter(|_| are_patterns) {
+                self.add(tree, vec![quoted], false);
+                continue;
+            }
             let bytes = source.as_os_str().as_bytes();
             let matches = match are_patterns && glob::is_pattern(bytes) {
                 true => glob::expand(tree, &source),

@@ -534,14 +534,18 @@ impl Walk {
     fn start(&mut self, root: PathBuf) -> Option<Found> {
         self.ranges.next_source();
         self.filter.restart();
+        let quoted = if self.are_patterns { glob::quoted_path(&root) } else { None };
+        let is_quoted = quoted.is_some();
+        let root = quoted.unwrap_or(root);
         let bytes = root.as_os_str().as_bytes();
         let name = last_component(bytes);
-        if self.are_patterns && glob::is_pattern(bytes) {
+        if self.are_patterns && !is_quoted && glob::is_pattern(bytes) {
             match glob::expand(&self.tree, &root) {
-                // Matches are taken literally, and come before the next source.
+                // Matches are taken literally, also if they are gone by then, and come before the next source.
                 Ok(glob::Matches::Several(paths)) => {
                     for path in paths.into_iter().rev() {
-                        self.roots.push_front(path);
+                        let name = glob::escape(path.as_os_str().as_bytes());
+                        self.roots.push_front(OsString::from_vec(name).into());
                     }
                     return None;
                 }

@@ -207,3 +207,47 @@ fn a_path_that_is_too_long_is_a_failure_of_its_directory() {
         assert_eq!(found.last(), Some(&(b"z".to_vec(), true)), "{view:?}");
     }
 }
+
+/// Paths of a listing of one place, and the texts of its failures.
+fn listed(disk: &MemoryDisk, place: &str, view: View) -> Vec<String> {
+    let (disk, options) = (Arc::new(disk.clone()), ListOptions::default());
+    let places = vec![place.as_bytes().to_vec()];
+    let mut listing =
+        DirectoryListing::new(Some(disk), places, view, &options, Rules::default()).unwrap();
+    let mut all = Vec::new();
+    loop {
+        match listing.step(&|| false) {
+            ListingStep::Seen(seen) => all.push(match seen.outcome {
+                Ok(_) => String::from_utf8(seen.path).unwrap(),
+                Err(failure) => format!("{:?}", failure.code),
+            }),
+            ListingStep::Pause => {}
+            ListingStep::End => return all,
+        }
+    }
+}
+
+/// Another user may make a file whose name is the quoted name of a file.
+#[test]
+fn a_quoted_name_means_no_file_with_backslashes() {
+    let disk = MemoryDisk::new(1);
+    let put = |names: &[&str]| disk.put(&RootPath::new(names).unwrap(), b"content").unwrap();
+    put(&["a[1]"]);
+    put(&["a\\[1\\]"]);
+    put(&["a1"]);
+    put(&["d*", "in"]);
+    put(&["d\\*"]);
+    for view in [View::Itself, View::Content, View::Files, View::Tree] {
+        assert_eq!(listed(&disk, "a\\[1\\]", view), ["a[1]"], "{view:?}");
+        assert_eq!(listed(&disk, "a\\\\\\[1\\\\\\]", view), ["a\\[1\\]"], "{view:?}");
+        // Neither the file with backslashes nor a match of a pattern.
+        let removal = NameChange::Remove { recursive: false, seen: None };
+        assert_eq!(removal.apply(Some(&disk), b"a[1]", &|| false), Ok(1));
+        let found = listed(&disk, "a\\[1\\]", view);
+        assert!(found.first().is_some_and(|it| !it.starts_with('a')), "{found:?}");
+        put(&["a[1]"]);
+    }
+    // As the name itself, and not as the match of a pattern.
+    assert_eq!(listed(&disk, "d\\*", View::Content), ["d*/in"]);
+    assert_eq!(listed(&disk, "d\\*", View::Tree), listed(&disk, "d*", View::Tree));
+}

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use sabul_content::{Printable, RelativePath};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Range, Replaces, Request};
 
-use sabul_files::glob::{Pattern, is_pattern};
+use sabul_files::glob::{Pattern, is_pattern, quoted};
 use sabul_files::{Chmod, Gate};
 
 use super::selected::SentNames;
@@ -92,12 +92,15 @@ impl Gate for RequestGate {
 impl RequestedEntries {
     /// Makes the filter of these sources, as sent to the peer. `recursive` allows directories.
     pub(super) fn new(sources: &[Vec<u8>], recursive: bool, extras: Extras) -> Self {
-        let patterns = sources.iter().map(|source| last(source)).filter(|name| is_pattern(name));
-        let has_patterns = sources.iter().any(|source| is_pattern(source));
+        let patterns = sources.iter().filter(|source| may_be_pattern(source));
+        let patterns = patterns.map(|source| last(source)).filter(|name| is_pattern(name));
+        let has_patterns = sources.iter().any(|source| may_be_pattern(source));
+        let quoted = sources.iter().filter_map(|source| quoted(source));
         Self {
             // An invalid pattern can still be a name.
             patterns: patterns.filter_map(|pattern| Pattern::new(pattern).ok()).collect(),
-            names: sources.iter().map(|source| name(source)).collect(),
+            // In a literal request, a quoted name is a name.
+            names: sources.iter().cloned().chain(quoted).map(|source| name(&source)).collect(),
             any_name: recursive && sources.iter().any(|source| is_content(source)),
             recursive,
             extras,
@@ -110,8 +113,10 @@ impl RequestedEntries {
 
     /// Requires an entry of each source whose name is known.
     pub(super) fn each_of(mut self, sources: &[Vec<u8>]) -> Self {
-        let is_known = |source: &&Vec<u8>| !is_content(source) && !is_pattern(source);
-        self.missing = sources.iter().filter(is_known).map(|source| name(source)).collect();
+        let is_known = |source: &&Vec<u8>| !is_content(source) && !may_be_pattern(source);
+        let known = sources.iter().filter(is_known);
+        let meant = known.map(|source| quoted(source).unwrap_or_else(|| source.clone()));
+        self.missing = meant.map(|source| name(&source)).collect();
         self
     }
 
@@ -205,6 +210,11 @@ impl RequestedEntries {
 /// of a session share a clock.
 pub(super) fn is_of_ranges(request: &Request) -> bool {
     matches!(request, Request::Get { ranges, literal: true, .. } if !ranges.is_empty())
+}
+
+/// Whether a source can stand for other names than its own.
+fn may_be_pattern(source: &[u8]) -> bool {
+    is_pattern(source) && quoted(source).is_none()
 }
 
 /// Returns the name of the entry that a source produces: its last component.
