@@ -9,6 +9,7 @@ use sabul::blocking::{self, Session};
 use sabul::files::{
     Facts, LocalDestination, Range, RemoteDestination, SeenKind, Source, SourceSet, View,
 };
+use sabul::internal::escape_pattern;
 use sabul::ssh::Ssh;
 use sabul::{ConnectConfig, Ticket, TransferOptions};
 
@@ -220,7 +221,7 @@ pub unsafe extern "C" fn sabul_get(
         let into_directory = is_directory(&local) || is_directory(&remote);
         let to = LocalDestination::Path { path: path(local), into_directory };
         let options = TransferOptions::default();
-        finish(session.get(vec![remote], recursive, to, &options)?, report)
+        finish(session.get(vec![escape_pattern(&remote)], recursive, to, &options)?, report)
     })
 }
 
@@ -250,7 +251,7 @@ pub unsafe extern "C" fn sabul_read(
         let options = TransferOptions::default().range(Some(range));
         let to = LocalDestination::Writer(Box::new(room.clone()));
         let finished = session
-            .get(vec![path], false, to, &options)
+            .get(vec![escape_pattern(&path)], false, to, &options)
             .map_err(Fault::from)
             .and_then(|transfer| finish(transfer, None));
         let filled = room.close();
@@ -315,7 +316,7 @@ pub unsafe extern "C" fn sabul_list(
         let (session, path) = unsafe { (open(session)?, bytes(path, "path")?) };
         let callback = callback.ok_or_else(|| Fault::usage("callback is NULL"))?;
         let view = if recursive { View::All } else { View::Content };
-        for seen in session.list(vec![path], view, Vec::new())? {
+        for seen in session.list(vec![escape_pattern(&path)], view, Vec::new())? {
             let seen = seen?;
             let entry = SabulEntry::of(&seen.outcome?);
             let name = CString::new(seen.path).map_err(|_| Fault::usage("a name contains NUL"))?;
@@ -341,7 +342,7 @@ pub unsafe extern "C" fn sabul_stat(
     call(|| {
         // SAFETY: as the caller states.
         let (session, path) = unsafe { (open(session)?, bytes(path, "path")?) };
-        let seen = session.list(vec![path], View::Itself, Vec::new())?.next();
+        let seen = session.list(vec![escape_pattern(&path)], View::Itself, Vec::new())?.next();
         let seen = seen.ok_or_else(|| Fault::usage("the path matches nothing"))??;
         // SAFETY: as the caller states.
         unsafe { store(entry, SabulEntry::of(&seen.outcome?)) };
