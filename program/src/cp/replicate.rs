@@ -251,6 +251,13 @@ impl Runner {
             if let Some(changes) = changes {
                 changes.begin();
             }
+            if let Some(peer) = &self.peer {
+                tokio::select! {
+                    // The end of the pass shows a failure.
+                    _ = catch_up::check_rest(peer, &self.plan, session) => {}
+                    () = interrupt.wait() => return Ok(exit::DONE),
+                }
+            }
             let code = self.pass(session, interrupt).await?;
             retry.reset_backoff();
             let Some(changes) = changes else { return Ok(code) };
@@ -294,11 +301,34 @@ impl Runner {
             output::note(format_args!("{}: {}", self.shown, summary(&report, &outcome)));
         }
         self.add_kept(kept);
-        match outcome.code {
-            exit::DONE => self.end_pass(Ok(())),
-            _ => self.end_pass(Err(&why)),
+        if outcome.code != exit::DONE {
+            self.end_pass(Err(&why));
+            return Ok(outcome.code);
         }
-        Ok(outcome.code)
+        Ok(match self.unchecked()? {
+            None => {
+                self.end_pass(Ok(()));
+                exit::DONE
+            }
+            Some(why) => {
+                self.end_pass(Err(&why));
+                output::error(format_args!("{}: {why}", self.shown));
+                exit::FAILED
+            }
+        })
+    }
+
+    /// Why a pass without failures does not show that the replica is in step: another replica sent some entries, and their
+    /// contents were not compared. A pass compares only sizes and times.
+    fn unchecked(&self) -> Result<Option<String>, CliError> {
+        let paths = self.replica.with_store(|store| store.unchecked())?;
+        let Some(first) = paths.first() else { return Ok(None) };
+        Ok(Some(format!(
+            "the content of {}, first '{}', came from another replica and was not compared; run the command again, \
+             without --relay and --carrier ssh",
+            entries(paths.len() as u64),
+            Printable(first)
+        )))
     }
 
     /// Records which entries have arrived in a pass with failures. Without the path of each failure, none is recorded.

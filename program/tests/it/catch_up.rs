@@ -73,6 +73,20 @@ impl Sites {
         }
     }
 
+    /// Records for each replica that these entries were not compared.
+    fn add_unchecked(&self, names: &[&str]) {
+        for entry in fs::read_dir(self.bridge.path("state/sabul/replicas")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|it| it == "db") {
+                let database = rusqlite::Connection::open(path).unwrap();
+                for name in names {
+                    let insertion = "INSERT INTO unchecked VALUES (?1)";
+                    database.execute(insertion, [name.as_bytes()]).unwrap();
+                }
+            }
+        }
+    }
+
     /// Ends the process of a host that was started as the `number`th, once there is one.
     fn kill(&self, host: &str, number: usize) {
         let list = self.bridge.path("pids").with_extension(host);
@@ -238,20 +252,38 @@ fn a_content_that_was_not_compared_before_an_end_is_compared_by_the_next_pass() 
     let modified = fs::metadata(&wrong).unwrap().modified().unwrap();
     fs::write(&wrong, "wrong").unwrap();
     fs::File::options().write(true).open(&wrong).unwrap().set_modified(modified).unwrap();
-    for entry in fs::read_dir(sites.bridge.path("state/sabul/replicas")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|it| it == "db") {
-            let database = rusqlite::Connection::open(path).unwrap();
-            for name in ["deep/c", "gone"] {
-                database.execute("INSERT INTO unchecked VALUES (?1)", [name.as_bytes()]).unwrap();
-            }
-        }
-    }
+    sites.add_unchecked(&["deep/c", "gone"]);
     for flags in [&["--from-writer"][..], &[]] {
         sites.pass(flags);
         assert_eq!(kept(&sites.replica("two/deep")), [b"wrong"]);
         assert!(kept(&sites.replica("one/deep")).is_empty());
     }
+}
+
+#[test]
+fn a_replica_with_a_content_that_was_not_compared_is_not_in_step() {
+    let sites = Sites::new();
+    sites.pass(&[]);
+    sites.add_unchecked(&["deep/c"]);
+    // Without a direct path between the replicas, nothing compares the content.
+    let output = run(&mut sites.both(&["--relay"]));
+    expect_code(&output, 1);
+    expect_line(
+        &stderr(&output),
+        "b:two: the content of 1 entry, first 'deep/c', came from another",
+    );
+    assert!(!in_step(&sites.bridge.path("state"), 2));
+    sites.pass(&[]);
+}
+
+#[test]
+fn an_empty_directory_is_an_empty_replica() {
+    let sites = Sites::new();
+    sites.pass(&[]);
+    // As without the file system that is mounted there.
+    fs::remove_dir_all(sites.replica("two")).unwrap();
+    fs::create_dir(sites.replica("two")).unwrap();
+    expect_line(&sites.pass(&[]), "b:two: a:one has sent 80.0 MiB in 3 files");
 }
 
 #[test]

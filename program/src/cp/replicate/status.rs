@@ -1,5 +1,6 @@
 //! `sabul replicate status`: how far each replica is behind, from the versions that it received.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::time::Duration;
@@ -89,11 +90,13 @@ pub(super) fn source_entries(
     Ok(entries.filter(|(path, _)| !path.is_empty()))
 }
 
-/// Entries that the replica lacks, and their bytes.
+/// Entries that the replica lacks, or whose contents were not compared, and their bytes.
 fn lag(store: &Store, site: &Site) -> Result<(u64, u64), CliError> {
     let (mut files, mut bytes) = (0, 0);
+    // The table may be missing before the next pass.
+    let unchecked: BTreeSet<_> = store.unchecked().unwrap_or_default().into_iter().collect();
     for (path, facts) in source_entries(site)? {
-        if store.versions(&path)?.has(&facts) {
+        if store.versions(&path)?.has(&facts) && !unchecked.contains(&path) {
             continue;
         }
         files += 1;
