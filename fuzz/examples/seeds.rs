@@ -121,6 +121,7 @@ fn entries() -> Vec<Entry> {
         attributes_left: 1,
         data: Some(vec![Extent { offset: 4096, bytes: 5 }, Extent { offset: 70_000, bytes: 1 }]),
         replaces: Some(Replaces::Nothing),
+        facts: Some(Box::new(Facts::new(SeenKind::File, 1 << 20, Some(-1)))),
         ..More::default()
     };
     vec![
@@ -211,6 +212,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                     growing: false,
                     literal: false,
                     state: Some([9; 32]),
+                    from_end: true,
                 },
             )?,
         ),

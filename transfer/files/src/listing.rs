@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use sabul_content::{MAX_COMPONENT, MAX_PATH, Printable};
 use sabul_wire::control::{
-    EntryKind, Facts, Failure, FailureCode, Identity, ListOptions, Seen, SeenAttributes, SeenKind,
-    View,
+    Facts, Failure, FailureCode, Identity, ListOptions, Seen, SeenAttributes, SeenKind, View,
 };
 
 use super::entry_error::{cancelled, not_a_folder, read_failure, root_write_failure};
@@ -138,14 +137,9 @@ fn path_of(place: Vec<u8>) -> PathBuf {
 
 /// Converts an entry of the walk to an item of the listing.
 fn seen(mut found: Found, parts: ReadParts, is_over: &dyn Fn() -> bool) -> Seen {
-    let kind = match found.entry.kind {
-        EntryKind::File(_) | EntryKind::HardLink => SeenKind::File,
-        EntryKind::Directory => SeenKind::Directory,
-        EntryKind::Stream => SeenKind::Other,
-        EntryKind::SymbolicLink => SeenKind::Link,
-    };
+    let facts = found.facts();
     let mut hash = if parts.states { found.found_state() } else { None };
-    if parts.content && !parts.states && found.failure.is_none() && kind == SeenKind::File {
+    if parts.content && !parts.states && found.failure.is_none() && facts.kind == SeenKind::File {
         match found.open_same().and_then(|file| hash_of(&*file, &found.path, is_over)) {
             Ok(content) => hash = Some(content),
             Err(failure) => found.failure = Some(failure),
@@ -153,10 +147,8 @@ fn seen(mut found: Found, parts: ReadParts, is_over: &dyn Fn() -> bool) -> Seen 
     }
     let is_read = parts.attributes && found.failure.is_none();
     let attributes = if is_read { found.attributes() } else { None };
-    let Found { entry, failure, owner: (owner, group), size, rules, id, is_shared, .. } = found;
-    let (mode, modified_ns, id) = (entry.mode.unwrap_or(0), entry.modified_ns, id.map(Into::into));
-    let facts =
-        Facts { kind, size, mode, modified_ns, owner, group, hash, attributes, id, is_shared };
+    let Found { entry, failure, rules, .. } = found;
+    let facts = Facts { hash, attributes, ..facts };
     Seen { path: entry.path, outcome: failure.map_or(Ok(facts), Err), rules: rules.into() }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sabul_content::Printable;
-use sabul_wire::control::{Entry, Failure, FailureCode};
+use sabul_wire::control::{Entry, Facts, Failure, FailureCode};
 
 use super::entry_error::EntryError;
 use super::receive::{Commit, Receiver, Sink};
@@ -11,8 +11,16 @@ use super::receive::{Commit, Receiver, Sink};
 /// Receiver of ranges of files into memory.
 pub type RangeReceiver = Receiver<RangeSink>;
 
-/// A requested range: its number in the request, and its content or the reason why the content is missing.
-pub type ReadRange = (usize, Result<Vec<u8>, Failure>);
+/// A requested range.
+#[derive(Debug)]
+pub struct ReadRange {
+    /// Number in the request.
+    pub number: usize,
+    /// Content, or the reason why the content is missing.
+    pub content: Result<Vec<u8>, Failure>,
+    /// Facts of the file, if the range was counted from the end.
+    pub facts: Option<Box<Facts>>,
+}
 
 /// Collects the content of each entry, and passes the content on once it is verified.
 pub struct RangeSink {
@@ -38,9 +46,14 @@ impl RangeSink {
         time.is_some() && time != entry.modified_ns
     }
 
-    fn deliver(&mut self, index: u64, result: Result<Vec<u8>, Failure>) -> Result<(), EntryError> {
-        let index = usize::try_from(index).unwrap_or(usize::MAX);
-        if (self.deliver)((index, result)) {
+    fn deliver(
+        &mut self,
+        index: u64,
+        content: Result<Vec<u8>, Failure>,
+        facts: Option<Box<Facts>>,
+    ) -> Result<(), EntryError> {
+        let number = usize::try_from(index).unwrap_or(usize::MAX);
+        if (self.deliver)(ReadRange { number, content, facts }) {
             return Ok(());
         }
         let unwanted = Failure::new(FailureCode::Cancelled, "the reader needs no more ranges");
@@ -110,7 +123,8 @@ impl Sink for RangeSink {
             false => Ok(content),
             true => Err(changed(entry)),
         };
-        self.deliver(index, result).map(|()| Commit::Now)
+        let facts = entry.more.as_ref().and_then(|more| more.facts.clone());
+        self.deliver(index, result, facts).map(|()| Commit::Now)
     }
 
     fn discard(&mut self, _index: u64) {
@@ -119,7 +133,7 @@ impl Sink for RangeSink {
 
     fn failed(&mut self, index: u64, failure: &Failure) {
         // The next range shows that no more ranges are wanted.
-        let _ = self.deliver(index, Err(failure.clone()));
+        let _ = self.deliver(index, Err(failure.clone()), None);
     }
 
     fn pending_bytes(&self) -> usize {

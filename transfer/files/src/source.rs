@@ -86,10 +86,8 @@ pub struct SourceSet {
     rules: Rules,
     /// Only these entries are listed.
     named: Option<Arc<NamedSet>>,
-    /// Ranges of the files, if they are not sent as a whole: one for all sources, or one for each source.
-    ranges: Vec<Range>,
-    /// State of every file, if files in other states fail.
-    state: Option<Box<[u8; 32]>>,
+    /// Ranges of the files, if they are not sent as a whole.
+    ranges: Box<Ranges>,
     /// Sources may be glob patterns.
     are_patterns: bool,
     /// How links are treated. With `Keep`, owners and extended attributes are sent too.
@@ -135,8 +133,7 @@ impl SourceSet {
             recursive,
             rules: Rules::default(),
             named: None,
-            ranges: Vec::new(),
-            state: None,
+            ranges: Box::default(),
             are_patterns: false,
             links: Links::Inside,
             hard_links: false,
@@ -211,14 +208,23 @@ impl SourceSet {
 
     /// Sends only these byte ranges: one of all files, or one of each source, which is then a file.
     #[must_use]
-    pub fn with_ranges(self, ranges: Vec<Range>) -> Self {
-        Self { ranges, ..self }
+    pub fn with_ranges(mut self, ranges: Vec<Range>) -> Self {
+        self.ranges.set(ranges);
+        self
+    }
+
+    /// Whether offsets of ranges count backwards from the ends of files. The entries then have the facts of their files.
+    #[must_use]
+    pub fn with_ranges_from_end(mut self, from_end: bool) -> Self {
+        self.ranges.from_end = from_end;
+        self
     }
 
     /// Sends only files in this state, which is the hash of a listing of states.
     #[must_use]
-    pub fn with_state(self, state: Option<[u8; 32]>) -> Self {
-        Self { state: state.map(Box::new), ..self }
+    pub fn with_state(mut self, state: Option<[u8; 32]>) -> Self {
+        self.ranges.state = state;
+        self
     }
 
     /// Whether a source is treated as a glob pattern if no file has that exact name.
@@ -315,7 +321,7 @@ impl SourceSet {
             && (self.selection.is_none() || self.skipped.is_some())
             && self.rules.is_empty()
             && self.named.is_none()
-            && self.ranges.is_empty()
+            && self.ranges.are_none()
             && self.roots.iter().all(is_name)
     }
 
@@ -338,7 +344,6 @@ impl SourceSet {
             rules,
             named,
             ranges,
-            state,
             are_patterns,
             links,
             hard_links,
@@ -365,7 +370,7 @@ impl SourceSet {
             recursive,
             filter: Filter::new(rules),
             named,
-            ranges: Ranges::new(ranges, state.map(|state| *state)),
+            ranges: *ranges,
             chmod,
             are_patterns,
             links,
@@ -588,9 +593,9 @@ impl Walk {
                 let mut entry = Entry { path: name, kind, mode, modified_ns, more };
                 self.chmod.change(&mut entry);
                 let rules = self.take_rules();
-                let state = self.ranges.state();
+                let state = self.ranges.state;
                 let found = Found::new(entry, path, &facts, self.place());
-                Some(Found { part, size, rules, state, ..found })
+                Some(self.ranges.with_facts(Found { part, size, rules, state, ..found }))
             }
             Ok(None) => None,
             Err(failure) => Some(failed(name, path, failure)),

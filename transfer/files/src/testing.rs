@@ -110,6 +110,7 @@ impl HostileValues {
             data: (self.random.below(4) == 0).then_some(data),
             kept: (self.random.below(4) == 0).then_some(kept),
             replaces: (self.random.below(4) == 0).then_some(Replaces::Nothing),
+            facts: None,
         }
     }
 }

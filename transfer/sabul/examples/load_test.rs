@@ -248,6 +248,7 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
                             growing: false,
                             literal: false,
                             state: None,
+                            from_end: false,
                         },
                     )
                 }

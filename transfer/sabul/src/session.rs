@@ -3,6 +3,7 @@
 mod answered;
 mod attest;
 mod chunks;
+pub(crate) mod ends;
 mod files;
 mod limits;
 mod listing;
@@ -294,6 +295,7 @@ impl Session {
             growing: options.growing,
             literal: false,
             state: None,
+            from_end: false,
         };
         let options = &TransferOptions { sync: sync && writes_files, ..options.clone() };
         self.open_selected(Direction::Receive, request, options, selection, |number| {

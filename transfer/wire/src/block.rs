@@ -224,6 +224,7 @@ mod tests {
             data: Some(vec![extent; MAX_DELTA_EXTENTS]),
             kept: Some(Kept { hash: [1; 32], moved: vec![moved; MAX_MOVED] }),
             replaces: Some(Replaces::Seen(Box::new(seen))),
+            facts: Some(Box::new(seen)),
         };
         Record::Entry(entry(&[b'n'; MAX_NAME], Some(more)))
     }

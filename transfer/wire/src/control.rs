@@ -51,7 +51,7 @@ pub use more::{
 pub use outside::{MAX_OUTSIDE, UdpAddress};
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 24;
+pub const CONTROL_VERSION: u16 = 25;
 /// Most keys that a connector offers.
 pub const MAX_OFFERED: usize = 64;
 /// Limit on the [`Message::weight`] of [`Message::Seen`], [`Message::Chunks`], [`Message::Names`] or [`Message::Delta`]
@@ -513,6 +513,8 @@ pub enum Request {
         literal: bool,
         /// State of every file, from a listing of states. A file in another state fails before it is opened.
         state: Option<[u8; 32]>,
+        /// Offsets of ranges count backwards from the ends of files; entries have the facts of their files.
+        from_end: bool,
     },
     /// A byte stream between applications.
     Stream {

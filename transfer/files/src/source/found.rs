@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sabul_content::{MAX_PATH, Printable, RelativePath};
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, SeenAttributes};
+use sabul_wire::control::{
+    Entry, EntryKind, Facts, Failure, FailureCode, SeenAttributes, SeenKind,
+};
 
 use super::state::{hash, state_of};
 use crate::disk::ReadFile;
 use crate::entry_error::read_failure;
 use crate::followed::Followed;
 use crate::root::{FileId, FileTime, Kind, Metadata};
-use crate::tree::{FactKind, Facts, Tree};
+use crate::tree::{self, FactKind, Tree};
 
 /// An entry to send, or a failure to report.
 #[derive(Debug)]
@@ -47,7 +49,7 @@ pub(crate) struct Found {
 
 impl Found {
     /// An entry with these facts.
-    pub(super) fn new(entry: Entry, path: PathBuf, facts: &Facts, tree: &Tree) -> Self {
+    pub(super) fn new(entry: Entry, path: PathBuf, facts: &tree::Facts, tree: &Tree) -> Self {
         let (owner, changed) = ((facts.owner, facts.group), facts.changed);
         let id = (!matches!(tree, Tree::Store(_))).then_some(facts.id);
         let is_shared = matches!(facts.kind, FactKind::File(_)) && facts.names > 1;
@@ -73,6 +75,25 @@ impl Found {
             rules,
             state,
             followed,
+        }
+    }
+
+    /// Facts of the entry, without hashes.
+    pub(crate) fn facts(&self) -> Facts {
+        let kind = match self.entry.kind {
+            EntryKind::File(_) | EntryKind::HardLink => SeenKind::File,
+            EntryKind::Directory => SeenKind::Directory,
+            EntryKind::Stream => SeenKind::Other,
+            EntryKind::SymbolicLink => SeenKind::Link,
+        };
+        let (owner, group) = self.owner;
+        Facts {
+            mode: self.entry.mode.unwrap_or(0),
+            owner,
+            group,
+            id: self.id.map(Into::into),
+            is_shared: self.is_shared,
+            ..Facts::new(kind, self.size, self.entry.modified_ns)
         }
     }
 
@@ -135,7 +156,11 @@ fn is_same(now: &Metadata, id: FileId, changed: FileTime, owner: u32) -> bool {
 ///
 /// # Errors
 /// If the name was given to another file, or the metadata cannot be read.
-pub(super) fn check_same(file: &dyn ReadFile, path: &Path, facts: &Facts) -> Result<(), Failure> {
+pub(super) fn check_same(
+    file: &dyn ReadFile,
+    path: &Path,
+    facts: &tree::Facts,
+) -> Result<(), Failure> {
     let now = file.metadata().map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))?;
     if is_same(&now, facts.id, facts.changed, facts.owner) { Ok(()) } else { Err(changed(path)) }
 }

@@ -35,7 +35,8 @@ impl Walk {
         let modified_ns = Some(object.modified_ns.unwrap_or(0));
         let entry = Entry { path: name, kind, mode: Some(0o644), modified_ns, more };
         let size = object.size;
-        let state = self.ranges.state();
-        Some(Found { part, size, state, ..Found::object(entry, path, self.tree.clone()) })
+        let state = self.ranges.state;
+        let found = Found { part, size, state, ..Found::object(entry, path, self.tree.clone()) };
+        Some(self.ranges.with_facts(found))
     }
 }

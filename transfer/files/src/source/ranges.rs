@@ -5,31 +5,37 @@ use std::path::Path;
 
 use sabul_wire::control::{EntryKind, Failure, Range};
 
-use super::found::changed;
+use super::found::{Found, changed};
 use super::state::state_of_facts;
 use crate::tree::{Facts, unreadable};
 
 /// Ranges of the sources, if they are not sent as a whole.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Ranges {
     /// Range of the present source, and of later sources without a range of their own.
     present: Option<Range>,
     /// Ranges of the next sources.
     next: VecDeque<Range>,
-    /// State of every file.
-    state: Option<[u8; 32]>,
+    /// State of every file, if files in other states fail.
+    pub(super) state: Option<[u8; 32]>,
+    /// Offsets count backwards from the ends of files, whose facts are announced.
+    pub(super) from_end: bool,
 }
 
 impl Ranges {
-    /// One range for all sources, or one for each source; whole files without ranges. With a state, files in other states
-    /// fail.
-    pub(super) fn new(ranges: Vec<Range>, state: Option<[u8; 32]>) -> Self {
-        Self { present: ranges.first().copied(), next: ranges.into(), state }
+    /// One range for all sources, or one for each source; whole files without ranges.
+    pub(super) fn set(&mut self, ranges: Vec<Range>) {
+        self.present = ranges.first().copied();
+        self.next = ranges.into();
     }
 
-    /// State of every file.
-    pub(super) const fn state(&self) -> Option<[u8; 32]> {
-        self.state
+    /// Adds the facts of a file to its entry, if ranges count from the end.
+    pub(super) fn with_facts(&self, mut found: Found) -> Found {
+        if self.from_end && matches!(found.entry.kind, EntryKind::File(_)) {
+            let facts = Box::new(found.facts());
+            found.entry.more.get_or_insert_default().facts = Some(facts);
+        }
+        found
     }
 
     /// Compares the state of a file before it is opened.
@@ -65,10 +71,11 @@ impl Ranges {
         let (Some(range), EntryKind::File(size)) = (self.present, kind) else {
             return Ok((kind, None));
         };
-        let rest = size.checked_sub(range.offset).ok_or_else(|| {
-            unreadable(path, &format!("has {size} bytes, but byte {} was requested", range.offset))
+        let offset = if self.from_end { size.saturating_sub(range.offset) } else { range.offset };
+        let rest = size.checked_sub(offset).ok_or_else(|| {
+            unreadable(path, &format!("has {size} bytes, but byte {offset} was requested"))
         })?;
         let length = range.length.map_or(rest, |length| rest.min(length));
-        Ok((EntryKind::File(length), Some((range.offset, size))))
+        Ok((EntryKind::File(length), Some((offset, size))))
     }
 }

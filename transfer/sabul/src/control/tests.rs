@@ -255,6 +255,7 @@ async fn pending_requests_are_bounded_by_weight() {
         growing: false,
         literal: false,
         state: None,
+        from_end: false,
     };
     for number in (1..512).step_by(2) {
         send(&mut far, Message::Open(Open { transfer: number, ..open.clone() })).await;

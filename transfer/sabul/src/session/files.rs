@@ -177,6 +177,7 @@ impl GetRequest {
             growing,
             literal,
             state,
+            from_end,
         } = request.clone()
         else {
             return Err(Error::Cancelled);
@@ -194,6 +195,7 @@ impl GetRequest {
                 return Err(Failure::violation(what));
             }
             let set = set(sources, recursive).with_patterns(!literal).with_ranges(ranges);
+            let set = set.with_ranges_from_end(from_end);
             let set = set.with_rules(rules?).with_archive_mode(archive);
             let set = set.with_hard_links(hard_links);
             let set = set.with_links_out(links_out).with_growing(growing);

@@ -32,6 +32,8 @@ pub struct RangeReads {
     times: VecDeque<Option<i64>>,
     /// State of all files, if the ranges are of files in one state.
     state: Option<[u8; 32]>,
+    /// Offsets count backwards from the ends of files.
+    from_end: bool,
     /// Number of the first range of the present request.
     first: usize,
     /// The present request.
@@ -114,7 +116,17 @@ impl RangeReads {
         let options = TransferOptions { sync: false, range: None, ..options.clone() };
         let (session, rest) = (session.clone(), ranges.into());
         let (times, state) = (VecDeque::new(), None);
-        Self { session, options, rest, times, state, first: 0, running: None }
+        Self { session, options, rest, times, state, from_end: false, first: 0, running: None }
+    }
+
+    /// Ranges whose offsets count backwards from the ends of the files, with the facts of the files.
+    pub(super) async fn from_end(
+        session: &Session,
+        ranges: Vec<(Vec<u8>, Range)>,
+        options: &TransferOptions,
+    ) -> Result<Self, Error> {
+        let reads = Self { from_end: true, ..Self::of(session, ranges, options) };
+        reads.started().await
     }
 
     async fn started(mut self) -> Result<Self, Error> {
@@ -128,27 +140,40 @@ impl RangeReads {
     /// # Errors
     /// If the transfer fails; no range follows.
     pub async fn next(&mut self) -> Result<Option<(usize, Result<Vec<u8>, Failure>)>, Error> {
+        Ok(self.next_read().await?.map(|read| (read.number, read.content)))
+    }
+
+    /// As [`Self::next`], with the facts of the file.
+    pub(super) async fn next_read(&mut self) -> Result<Option<ReadRange>, Error> {
         while let Some(running) = &mut self.running {
-            // All content is here and verified, so nobody needs to wait for the end of the transfer.
             let has_all = running.arrived == running.requested;
-            if !has_all && let Some((number, content)) = running.ranges.recv().await {
+            if !has_all && let Some(read) = running.ranges.recv().await {
                 running.arrived += 1;
-                return Ok(Some((self.first + number, content)));
+                if running.arrived == running.requested && self.rest.is_empty() {
+                    self.end();
+                }
+                return Ok(Some(ReadRange { number: self.first + read.number, ..read }));
             }
-            let Some(Running { transfer, requested, arrived, .. }) = self.running.take() else {
-                break;
-            };
-            if has_all {
-                self.session.finish_later(transfer);
-            } else {
+            if !has_all {
+                let Some(Running { transfer, requested, arrived, .. }) = self.running.take() else {
+                    break;
+                };
                 transfer.finish().await?;
                 let text = format_args!("it sent {arrived} of {requested} ranges");
                 return Err(Failure::violation(text).into());
             }
-            self.first += requested;
+            self.first += running.requested;
+            self.end();
             self.request().await?;
         }
         Ok(None)
+    }
+
+    /// Ends the present request, whose content is here and verified. Nobody needs to wait for the end of its transfer.
+    fn end(&mut self) {
+        if let Some(Running { transfer, .. }) = self.running.take() {
+            self.session.finish_later(transfer);
+        }
     }
 
     /// Requests as many of the remaining ranges as fit into one message.
@@ -182,6 +207,7 @@ impl RangeReads {
             growing: self.options.growing,
             literal: true,
             state: self.state,
+            from_end: self.from_end,
         };
         let (range_sender, ranges) = mpsc::channel(waiting.clamp(1, WAITING_MAX));
         let deliver = move |range| range_sender.blocking_send(range).is_ok();

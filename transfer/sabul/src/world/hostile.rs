@@ -56,6 +56,7 @@ impl HostilePeer {
                 growing: false,
                 literal: false,
                 state: None,
+                from_end: false,
             },
             1 => Request::Stream { name: self.0.text() },
             2 => Request::Measure { bytes: Some(self.0.size()), millis: None },

@@ -13,6 +13,9 @@ use sabul::{ConnectConfig, ErrorKind, Listener, ListenerConfig, Service, Ticket}
 use tempfile::TempDir;
 
 #[expect(dead_code, reason = "the function main is for cargo run")]
+#[path = "../../examples/ends.rs"]
+pub(crate) mod ends;
+#[expect(dead_code, reason = "the function main is for cargo run")]
 #[path = "../../examples/memory.rs"]
 mod memory;
 #[expect(dead_code, reason = "the function main is for cargo run")]

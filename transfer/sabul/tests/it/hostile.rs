@@ -161,6 +161,7 @@ fn a_ticket_holder_cannot_exhaust_the_memory_of_a_listener() {
             growing: false,
             literal: false,
             state: None,
+            from_end: false,
         };
         // More sources than a request may have: rejected before decoding.
         let (ticket, served) = serving(Timeouts::default()).await;
@@ -204,6 +205,7 @@ fn ranges_without_a_source_of_their_own_are_refused() {
             growing: false,
             literal,
             state: None,
+            from_end: false,
         };
         let refused = [
             request(&["a"], 2, true, false),

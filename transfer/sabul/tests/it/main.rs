@@ -5,6 +5,7 @@ mod api;
 mod carriers;
 mod common;
 mod digests;
+mod ends;
 mod examples;
 mod hostile;
 mod introductions;

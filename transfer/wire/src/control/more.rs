@@ -41,6 +41,8 @@ pub struct More {
     pub kept: Option<Kept>,
     /// Object that the entry may replace; `None` for any.
     pub replaces: Option<Replaces>,
+    /// Facts of the file, if the request was for ranges from the end.
+    pub facts: Option<Box<Facts>>,
 }
 
 /// Object of a name at the receiver, as a comparison found it.
@@ -89,7 +91,8 @@ impl More {
         let data = self.data.as_ref().map_or(0, Vec::len) * size_of::<Extent>();
         let kept = self.kept.as_ref().map_or(0, Kept::weight);
         let replaces = self.replaces.as_ref().map_or(0, |_| size_of::<Facts>());
-        2 * ITEM + self.target.len() + attributes + data + kept + replaces
+        let facts = self.facts.as_ref().map_or(0, |_| size_of::<Facts>());
+        2 * ITEM + self.target.len() + attributes + data + kept + replaces + facts
     }
 }
 

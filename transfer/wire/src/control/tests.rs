@@ -86,6 +86,7 @@ fn each_byte_and_item_of_a_request_adds_to_its_weight() {
             growing: false,
             literal: false,
             state: None,
+            from_end: false,
         })
     };
     let with_params = |params: &[(&str, &str)]| {
@@ -171,6 +172,7 @@ fn messages_over_their_limits_are_refused_at_both_ends() {
             growing: false,
             literal: false,
             state: None,
+            from_end: false,
         }))
     };
     let params = |count| {
@@ -440,8 +442,9 @@ fn file_requests_and_answers_have_the_documented_bytes() {
                 growing: false,
                 literal: false,
                 state: None,
+                from_end: false,
             },
-            &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1, 0, 1, 1, 0, 0, 0][..],
+            &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1, 0, 1, 1, 0, 0, 0, 0][..],
         ),
         (
             Request::List {
@@ -535,6 +538,7 @@ fn optional_entry_fields_have_the_documented_bytes() {
         data: Some(vec![Extent { offset: 300, bytes: 4 }]),
         kept: Some(Kept { hash: [7; 32], moved: vec![Moved { to: 1, from: 300, bytes: 2 }] }),
         replaces: Some(Replaces::Nothing),
+        facts: Some(Box::new(Facts::new(SeenKind::File, 300, None))),
     };
     let link = More { target: b"t".to_vec(), ..More::default() };
     for (entry, bytes) in [
@@ -547,17 +551,17 @@ fn optional_entry_fields_have_the_documented_bytes() {
                 &[1, 7, 2, 1, 1, 0xAC, 0x02, 4, 1],
                 &[7; 32],
                 &[1, 1, 0xAC, 0x02, 2],
-                &[1, 0],
+                &[1, 0, 1, 0, 0xAC, 0x02, 0, 0, 0, 0, 0, 0, 0, 0],
             ]
             .concat(),
         ),
         (
             entry(EntryKind::SymbolicLink, Some(link.clone())),
-            vec![1, b'a', 3, 0, 0, 1, 0, 1, b't', 0, 0, 0, 0, 0],
+            vec![1, b'a', 3, 0, 0, 1, 0, 1, b't', 0, 0, 0, 0, 0, 0],
         ),
         (
             entry(EntryKind::HardLink, Some(link)),
-            vec![1, b'a', 4, 0, 0, 1, 0, 1, b't', 0, 0, 0, 0, 0],
+            vec![1, b'a', 4, 0, 0, 1, 0, 1, b't', 0, 0, 0, 0, 0, 0],
         ),
     ] {
         assert_eq!(postcard::to_allocvec(&entry).unwrap(), bytes, "{entry:?}");

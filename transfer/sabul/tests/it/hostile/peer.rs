@@ -75,6 +75,7 @@ pub(crate) fn get(sources: &[&str]) -> Request {
         growing: false,
         literal: false,
         state: None,
+        from_end: false,
     }
 }
 
