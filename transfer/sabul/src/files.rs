@@ -12,4 +12,6 @@ pub use sabul_wire::control::{
 pub use crate::config::{LocalDestination, RemoteDestination};
 pub use crate::session::ends::FileEnd;
 pub use crate::session::ranges::RangeReads;
+pub use crate::session::remote_file::RemoteFile;
+pub use crate::session::remote_writer::RemoteWriter;
 pub use crate::session::{Changed, Listing};

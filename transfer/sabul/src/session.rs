@@ -10,6 +10,8 @@ mod listing;
 mod opening;
 mod pending;
 pub(crate) mod ranges;
+pub(crate) mod remote_file;
+pub(crate) mod remote_writer;
 mod requested;
 mod rights;
 mod selected;
@@ -206,7 +208,7 @@ impl Session {
         let set = set.with_archive_mode(options.archive_mode).with_hard_links(options.hard_links);
         let set = set.with_links_out(options.links_out).with_growing(options.growing);
         let work = Work::Send { set, resume };
-        self.open(Direction::Send, request, options, |_| Ok(work)).await
+        self.begin(Direction::Send, request, options, |_| Ok(work)).await
     }
 
     /// Receives files or directories from the peer. Only entries of these sources are written; any other entry ends the
@@ -325,10 +327,11 @@ impl Session {
         name: &str,
         options: &TransferOptions,
     ) -> Result<SendStream, Error> {
-        let (pipe, set) = stream::source(self.inner.cx.control.runtime().clone())?;
+        let (pipe, set) =
+            stream::source(self.inner.cx.control.runtime().clone(), stream::ENTRY_NAME.to_vec())?;
         let request = control::Request::Stream { name: name.to_owned() };
         let work = Work::Send { set, resume: Resume::Never };
-        let transfer = self.open(Direction::Send, request, options, |_| Ok(work)).await?;
+        let transfer = self.begin(Direction::Send, request, options, |_| Ok(work)).await?;
         Ok(SendStream::new(pipe, transfer))
     }
 
@@ -343,7 +346,7 @@ impl Session {
     ) -> Result<ReceiveStream, Error> {
         let (pipe, writer) = stream::sink(self.inner.cx.control.runtime().clone());
         let request = control::Request::Stream { name: name.to_owned() };
-        let transfer = self.open(Direction::Receive, request, options, |number| {
+        let transfer = self.begin(Direction::Receive, request, options, |number| {
             Ok(Work::Receive(Box::new(StreamReceiver::new(writer, number))))
         });
         let transfer = transfer.await?;
@@ -365,10 +368,10 @@ impl Session {
             bytes: limit.bytes.map(|bytes| bytes.0),
             millis: limit.time.map(millis),
         };
-        self.open(direction, request, options, |_| Ok(measure_work(direction, limit))).await
+        self.begin(direction, request, options, |_| Ok(measure_work(direction, limit))).await
     }
 
-    async fn open(
+    async fn begin(
         &self,
         direction: Direction,
         request: control::Request,

@@ -20,8 +20,8 @@ use sabul_files::{FLUSH_AFTER, Source, SourceSet};
 
 /// Bytes of the pipe between the application and the reader or writer thread. Ours: enough for few wake-ups.
 const PIPE_BYTES: usize = 256 << 10;
-/// Name of the only entry; the application's name of the stream is in the request.
-const ENTRY_NAME: &[u8] = b"stream";
+/// Name of the only entry of a stream between applications; the application's name of the stream is in the request.
+pub(crate) const ENTRY_NAME: &[u8] = b"stream";
 
 /// Application end of a sent stream.
 pub(crate) struct SourcePipe {
@@ -29,13 +29,13 @@ pub(crate) struct SourcePipe {
     is_complete: Arc<AtomicBool>,
 }
 
-/// Makes the source of a sent stream, and the end that the application writes.
-pub(crate) fn source(runtime: Handle) -> Result<(SourcePipe, SourceSet), Error> {
+/// Makes the source of an entry with this name, and the end that the application writes.
+pub(crate) fn source(runtime: Handle, name: Vec<u8>) -> Result<(SourcePipe, SourceSet), Error> {
     let (pipe, far) = duplex(PIPE_BYTES);
     let is_complete = Arc::new(AtomicBool::new(false));
     let is_ended = Arc::clone(&is_complete);
     let reader = PipeReader { runtime, pipe: far, is_complete: is_ended, since: None };
-    let source = Source::Stream { name: ENTRY_NAME.to_vec(), reader: Box::new(reader) };
+    let source = Source::Stream { name, reader: Box::new(reader) };
     let set = SourceSet::local(vec![source], false)?;
     Ok((SourcePipe { pipe, is_complete }, set))
 }

@@ -211,7 +211,7 @@ impl RangeReads {
         };
         let (range_sender, ranges) = mpsc::channel(waiting.clamp(1, WAITING_MAX));
         let deliver = move |range| range_sender.blocking_send(range).is_ok();
-        let transfer = self.session.open(Direction::Receive, request, &self.options, |number| {
+        let transfer = self.session.begin(Direction::Receive, request, &self.options, |number| {
             let receiver = RangeReceiver::of_ranges(limits, times, number, deliver);
             let gate = move |entry: &mut _| requested.check(entry);
             Ok(Work::Receive(Box::new(receiver.with_gate(gate))))

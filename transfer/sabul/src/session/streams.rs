@@ -160,7 +160,8 @@ impl StreamRequest {
     /// # Errors
     /// If the peer opened the stream to send, or the session is over.
     pub fn accept_sender(self) -> Result<SendStream, Error> {
-        let (pipe, set) = stream::source(self.pending.cx.control.runtime().clone())?;
+        let (pipe, set) =
+            stream::source(self.pending.cx.control.runtime().clone(), stream::ENTRY_NAME.to_vec())?;
         let work = Work::Send { set, resume: Resume::Never };
         let transfer = self.pending.accept(Direction::Send, |_| Ok(work))?;
         Ok(SendStream::new(pipe, transfer))

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabul::files::{SeenKind, View};
-use sabul::{FailureCode, Listener, ListenerConfig, Service, TransferOptions, connect};
+use sabul::{FailureCode, TransferOptions};
 use tempfile::TempDir;
 
-use crate::ranges::{TIMEOUT, content, with_session};
+use crate::ranges::{content, with_session};
 
 /// Length of the end of a Parquet file that its readers need first.
 const TAIL: u64 = 64 << 10;
@@ -22,35 +22,22 @@ fn facts_and_tails_of_many_files_come_in_one_request() {
     for (number, size) in sizes.into_iter().enumerate() {
         fs::write(root.path().join(format!("f{number}")), content(number, size)).unwrap();
     }
+    let below = root.path().to_owned();
     fs::create_dir(root.path().join("d")).unwrap();
     fs::write(root.path().join("[f]*"), b"no pattern").unwrap();
     let mut paths: Vec<_> = (0..sizes.len()).map(|number| format!("f{number}")).collect();
     paths.extend(["d", "missing", "[f]*"].map(str::to_owned));
-    crate::common::within(TIMEOUT, async {
-        let config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
-        let listener = Listener::bind(config).await.unwrap();
-        let ticket = listener.ticket().clone();
-        let service = Service::default().root(root.path());
-        let served = tokio::spawn(async move {
-            let session = listener.accept().await.unwrap();
-            session.serve(&service).await
-        });
-        let session = connect(&ticket, <_>::default()).await.unwrap();
-        let places: Vec<_> = paths.iter().map(|path| path.clone().into_bytes()).collect();
+    let summary = with_session(root.path(), |session| async move {
+        let places = paths.iter().map(|path| path.clone().into_bytes()).collect();
         let options = TransferOptions::default();
         let found = session.stat_with_tails(places, TAIL, &options).await.unwrap();
-        session.close().await;
-        // The facts need no request of their own, so no round trip of their own.
-        let summary = served.await.unwrap().unwrap();
-        assert_eq!((summary.transfers, summary.answers, summary.failed), (1, 0, 0));
-
         assert_eq!(found.len(), paths.len());
         for (number, size) in sizes.into_iter().enumerate() {
             let end = found[number].as_ref().unwrap();
             let whole = content(number, size);
             let start = size.saturating_sub(65_536);
             assert!(end.tail == whole[start..], "{size}");
-            let metadata = fs::metadata(root.path().join(&paths[number])).unwrap();
+            let metadata = fs::metadata(below.join(&paths[number])).unwrap();
             assert_eq!((end.facts.size, end.facts.kind), (size as u64, SeenKind::File));
             assert_eq!(end.facts.mode, metadata.mode() & 0o7777);
             assert_eq!((end.facts.owner, end.facts.group), (metadata.uid(), metadata.gid()));
@@ -62,6 +49,8 @@ fn facts_and_tails_of_many_files_come_in_one_request() {
         assert_eq!((code(6), code(7)), (FailureCode::Unreadable, FailureCode::NotFound));
         assert_eq!(found[8].as_ref().unwrap().tail, b"no pattern");
     });
+    // The facts need no request of their own, so no round trip of their own.
+    assert_eq!((summary.transfers, summary.answers, summary.failed), (1, 0, 0));
 }
 
 #[test]

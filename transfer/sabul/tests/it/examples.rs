@@ -25,6 +25,9 @@ mod progress;
 #[path = "../../examples/ranges.rs"]
 pub(crate) mod ranges;
 #[expect(dead_code, reason = "the function main is for cargo run")]
+#[path = "../../examples/remote_files.rs"]
+mod remote_files;
+#[expect(dead_code, reason = "the function main is for cargo run")]
 #[path = "../../examples/resume.rs"]
 mod resume;
 #[expect(dead_code, reason = "the function main is for cargo run")]
@@ -44,6 +47,12 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 #[test]
 fn the_example_of_streams_delivers_every_line() {
     assert_eq!(run(streams::exchange()).unwrap(), "first line\nlast line\n");
+}
+
+#[test]
+fn the_example_of_remote_files_reads_what_it_wrote() {
+    let root = TempDir::new().unwrap();
+    assert_eq!(run(remote_files::exchange(root.path())).unwrap(), "second line");
 }
 
 #[test]

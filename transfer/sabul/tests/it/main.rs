@@ -13,6 +13,7 @@ mod keys;
 mod passes;
 mod paths;
 mod ranges;
+mod remote_files;
 mod session;
 mod steer;
 mod strangers;

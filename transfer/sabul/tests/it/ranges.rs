@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sabul::files::{Range, View};
+use sabul::server::ServeSummary;
 use sabul::{
     ConnectConfig, Failure, FailureCode, Listener, ListenerConfig, Service, Session,
     TransferOptions, connect,
@@ -15,10 +16,13 @@ use sabul::{
 use tempfile::TempDir;
 
 /// Longer than any step takes, so that a failure ends too.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Serves the directory to one session, and runs the test with that session.
-pub(crate) fn with_session<F: Future<Output = ()>>(root: &Path, test: impl FnOnce(Session) -> F) {
+/// Serves the directory to one session, and runs the test with that session. Returns what was served.
+pub(crate) fn with_session<F: Future<Output = ()>>(
+    root: &Path,
+    test: impl FnOnce(Session) -> F,
+) -> ServeSummary {
     crate::common::within(TIMEOUT, async {
         let config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
         let listener = Listener::bind(config).await.unwrap();
@@ -26,13 +30,13 @@ pub(crate) fn with_session<F: Future<Output = ()>>(root: &Path, test: impl FnOnc
         let service = Service::default().root(root);
         let served = tokio::spawn(async move {
             let session = listener.accept().await.unwrap();
-            session.serve(&service).await.map(drop)
+            session.serve(&service).await
         });
         let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
         test(session.clone()).await;
         session.close().await;
-        served.await.unwrap().unwrap();
-    });
+        served.await.unwrap().unwrap()
+    })
 }
 
 fn range(path: impl AsRef<[u8]>, offset: u64, length: impl Into<Option<u64>>) -> (Vec<u8>, Range) {
