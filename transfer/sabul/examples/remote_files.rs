@@ -1,4 +1,4 @@
-//! Files of the peer as streams: `cargo run -p sabul --example remote_files`.
+//! Files of the peer as streams, and bytes from memory: `cargo run -p sabul --example remote_files`.
 //!
 //! Both ends run in this process. The peer serves a temporary directory.
 
@@ -36,6 +36,8 @@ pub(crate) async fn exchange(root: &Path) -> Result<String, Box<dyn Error + Send
 
 async fn write(session: &Session) -> Result<(), Box<dyn Error + Send + Sync>> {
     let options = TransferOptions::default();
+    // From memory, in one call.
+    session.put_bytes(b"notes/title".to_vec(), "Measurements", &options).await?;
     // As a stream. The file has its name once `finish` returns; dropped before, it never gets the name.
     let mut file = session.create(b"notes/lines".to_vec(), &options).await?;
     for line in ["first line\n", "second line\n"] {

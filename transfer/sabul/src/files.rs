@@ -1,4 +1,4 @@
-//! Sources and destinations of files, listings, include rules, and receipts of copies.
+//! Sources and destinations of files, open files of the peer, listings, include rules, and receipts of copies.
 
 pub mod receipts;
 pub mod store;

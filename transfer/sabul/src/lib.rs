@@ -48,7 +48,7 @@
 //! | [`SendStream`], [`ReceiveStream`] | byte streams between two applications |
 //! | [`ssh`] | sessions with a server that the user's own ssh starts, for `host:path` |
 //! | [`keys`] | sessions with a standing server, by ssh keys |
-//! | [`files`] | sources and destinations, listings, include rules; memory and stores of the application |
+//! | [`files`] | sources and destinations, open files of the peer, listings, include rules; memory and stores of the application |
 //! | [`blocking`] | the main functions without `async` |
 //! | [`settings`] | limits of memory and rate, timeouts, sockets, events, path memory; details of errors |
 //! | [`Error`], [`ErrorKind`], [`Failure`], [`FailureCode`] | errors, and failures of single files |

@@ -1,10 +1,11 @@
-//! Files of the peer that are written as a stream.
+//! Files of the peer that are written from memory or as a stream.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Cursor};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use sabul_files::{Source, SourceSet};
 use tokio::io::AsyncWrite;
 
 use super::Session;
@@ -38,6 +39,24 @@ impl Session {
         let (pipe, set) = stream::source(self.inner.cx.control.runtime().clone(), name)?;
         let transfer = self.put(set, RemoteDestination::directory(directory), options).await?;
         Ok(RemoteWriter(SendStream::new(pipe, transfer)))
+    }
+
+    /// Creates or replaces a file of the peer with these bytes. Returns when the file has its name and, with
+    /// [`TransferOptions::sync`], is on the disk. Missing directories of the path are created.
+    ///
+    /// # Errors
+    /// If the file was not written, an option is invalid, or the session is over.
+    pub async fn put_bytes(
+        &self,
+        path: Vec<u8>,
+        bytes: impl AsRef<[u8]> + Send + 'static,
+        options: &TransferOptions,
+    ) -> Result<Report, Error> {
+        let (directory, name) = split(path);
+        let source = Source::Stream { name, reader: Box::new(Cursor::new(bytes)) };
+        let set = SourceSet::local(vec![source], false)?;
+        let transfer = self.put(set, RemoteDestination::directory(directory), options).await?;
+        transfer.finish().await?.into_result()
     }
 }
 

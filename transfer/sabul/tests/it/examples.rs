@@ -53,6 +53,7 @@ fn the_example_of_streams_delivers_every_line() {
 fn the_example_of_remote_files_reads_what_it_wrote() {
     let root = TempDir::new().unwrap();
     assert_eq!(run(remote_files::exchange(root.path())).unwrap(), "second line");
+    assert_eq!(fs::read(root.path().join("notes/title")).unwrap(), b"Measurements");
 }
 
 #[test]

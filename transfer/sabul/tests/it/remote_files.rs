@@ -1,10 +1,10 @@
-//! Files of the peer as streams.
+//! Files of the peer as streams, and bytes put from memory.
 
 use std::fs::{self, File};
 use std::io::SeekFrom;
 use std::time::{Duration, SystemTime};
 
-use sabul::{Error, FailureCode, TransferOptions};
+use sabul::{Error, ErrorKind, FailureCode, TransferOptions};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 
@@ -178,4 +178,32 @@ fn a_dropped_writer_leaves_no_file_and_replaces_none() {
     let names = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(names.collect::<Vec<_>>(), ["old"]);
     assert_eq!(fs::read(root.path().join("old")).unwrap(), b"old");
+}
+
+#[test]
+fn bytes_are_put_from_memory_by_one_call() {
+    let root = TempDir::new().unwrap();
+    fs::create_dir(root.path().join("d")).unwrap();
+    let at = |name: &str| root.path().join(name);
+    let summary = with_session(root.path(), |session| async move {
+        let put = async |path: &str, bytes: Vec<u8>| {
+            session.put_bytes(path.into(), bytes, &options()).await
+        };
+        for (path, size) in [("f", 0), ("f", 9), ("new/f", 3 << 20), ("/g", 1)] {
+            let report = put(path, content(size, size)).await.unwrap();
+            assert!(report.durable && report.bytes == size as u64, "{report:?}");
+            let found = fs::read(at(path.trim_start_matches('/'))).unwrap();
+            assert!(found == content(size, size), "{path}");
+        }
+        session.put_bytes(b"s".to_vec(), "text", &options()).await.unwrap();
+        assert_eq!(fs::read(at("s")).unwrap(), b"text");
+        // A directory is not replaced, and nothing is written into it.
+        put("d", vec![7]).await.unwrap_err();
+        assert_eq!(fs::read_dir(at("d")).unwrap().count(), 0);
+        for path in ["", "d/", "d/.."] {
+            let error = put(path, vec![7]).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Request, "{path}: {error}");
+        }
+    });
+    assert_eq!(summary.failed, 0);
 }
