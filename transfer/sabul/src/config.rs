@@ -409,7 +409,8 @@ pub struct TransferOptions {
     pub controller: String,
     /// Parameters of the controller as `key`, `value`.
     pub controller_params: Vec<(String, String)>,
-    /// Policy towards competing traffic; any policy but fair needs a controller that supports policies.
+    /// Policy towards competing traffic; any policy but fair needs a controller that supports policies. Each running request
+    /// of a session has a controller of its own, so the policy is also the priority of the request among these.
     pub policy: Policy,
     /// Upper limit of the rate.
     pub rate_limit: Option<Rate>,

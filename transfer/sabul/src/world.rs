@@ -12,6 +12,7 @@
 mod host;
 pub(crate) mod hostile;
 mod net;
+mod priority;
 mod replicate;
 mod run;
 mod second;

@@ -24,7 +24,7 @@ use crate::policy::SendPolicy;
 use crate::seal::Suite;
 use crate::session::{Opening, Session, software};
 use crate::timeouts::Timeouts;
-use crate::transfer::{Report, Side};
+use crate::transfer::{Report, Side, Transfer};
 use sabul_files::SourceSet;
 use sabul_files::testing::MemoryDisk;
 
@@ -233,7 +233,7 @@ impl Client {
         lock(&self.grips).iter().for_each(|grip| grip.hold(until));
     }
 
-    fn dial(&self, server: &Server) -> Result<Session, Error> {
+    pub(super) fn dial(&self, server: &Server) -> Result<Session, Error> {
         let secret = {
             let mut calls = lock(&self.calls);
             *calls += 1;
@@ -315,6 +315,25 @@ impl Client {
         let result = transfer.finish().await;
         session.close().await;
         result
+    }
+}
+
+impl Client {
+    /// Starts the upload of a file, or else its download, into the root of the other end.
+    pub(super) async fn copy(
+        &self,
+        session: &Session,
+        is_upload: bool,
+        source: Vec<u8>,
+        options: &TransferOptions,
+    ) -> Result<Transfer, Error> {
+        if is_upload {
+            let to = RemoteDestination { path: Vec::new(), into_directory: true };
+            return session.put(self.sources(source), to, options).await;
+        }
+        let disk = Arc::new(lock(&self.process).disk.clone());
+        let to = LocalDestination::Served { disk, path: Vec::new(), into_directory: true };
+        session.get(vec![source], false, to, options).await
     }
 }
 

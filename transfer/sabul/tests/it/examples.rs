@@ -19,6 +19,9 @@ pub(crate) mod ends;
 #[path = "../../examples/memory.rs"]
 mod memory;
 #[expect(dead_code, reason = "the function main is for cargo run")]
+#[path = "../../examples/priorities.rs"]
+mod priorities;
+#[expect(dead_code, reason = "the function main is for cargo run")]
 #[path = "../../examples/progress.rs"]
 mod progress;
 #[expect(dead_code, reason = "the function main is for cargo run")]
@@ -78,6 +81,14 @@ fn the_example_of_progress_shows_growing_numbers_of_bytes() {
     assert!(seen.is_sorted() && seen.len() > 1, "{seen:?}");
     assert_eq!(seen.last(), Some(&report.bytes));
     assert_eq!(fs::metadata(root.path().join("content")).unwrap().len(), report.bytes);
+}
+
+#[test]
+fn the_example_of_priorities_completes_both_requests() {
+    let folder = TempDir::new().unwrap();
+    fs::create_dir(folder.path().join("root")).unwrap();
+    assert_eq!(run(priorities::exchange(folder.path())).unwrap(), (64 << 10, 16 << 20));
+    assert_eq!(fs::read(folder.path().join("root/backup")).unwrap(), vec![1; 16 << 20]);
 }
 
 #[test]
