@@ -54,7 +54,7 @@ use limits::{FILE_TRANSFERS_MAX, crowded, take_number};
 pub use listing::{ChangeRequest, Changed, Listing, ListingRequest};
 pub(crate) use opening::Opening;
 use pending::{Pending, refused};
-use requested::{Extras, RequestGate, RequestedEntries};
+use requested::RequestGate;
 use sabul_files::disk::Disk;
 use sabul_files::root::RootDir;
 use sabul_files::store::StoreReceiver;
@@ -251,8 +251,8 @@ impl Session {
         selection: Option<Box<dyn Selection>>,
     ) -> Result<Transfer, Error> {
         let needs_directory = sources.len() > 1 || sources.iter().any(|it| it.ends_with(b"/"));
-        let &TransferOptions { sync, resume, read_back, links_out, expected, .. } = options;
-        let (archive, preserve) = (options.archive_mode, options.preserve || options.archive_mode);
+        let &TransferOptions { sync, resume, read_back, expected, .. } = options;
+        let preserve = options.preserve || options.archive_mode;
         let origins = options.origins_or(|| origins_of(sources.iter().map(Vec::as_slice)));
         let place = move |path, into_directory| Destination {
             path,
@@ -280,25 +280,8 @@ impl Session {
         });
         let prepared = prepared.await.ok_or(Error::Cancelled)??;
         let (selection, sent) = selected::recorded(selection);
-        let requested = RequestedEntries::new(&sources, recursive, Extras::of(options));
-        let has_rules = !options.rules.is_empty();
-        let requested = if has_rules { requested } else { requested.each_of(&sources) };
-        let requested = requested.with_range(options.range).with_selection(sent);
-        let gate = RequestGate::new(options, requested);
-        let request = control::Request::Get {
-            sources,
-            recursive,
-            rules: options.rules.clone(),
-            ranges: options.range.into_iter().collect(),
-            archive,
-            hard_links: options.hard_links,
-            links_out,
-            selected: selection.is_some(),
-            growing: options.growing,
-            literal: false,
-            state: None,
-            from_end: false,
-        };
+        let gate = RequestGate::of_request(options, &sources, recursive, sent);
+        let request = requested::get_request(sources, recursive, options, selection.is_some());
         let options = &TransferOptions { sync: sync && writes_files, ..options.clone() };
         self.open_selected(Direction::Receive, request, options, selection, |number| {
             let writer: Box<dyn Writer> = match prepared {

@@ -56,7 +56,6 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("transfer/sabul/src/listener.rs", "hand_over", 71),
     ("transfer/sabul/src/listener/entry.rs", "admit", 89),
     ("transfer/sabul/src/path/nat.rs", "connect", 97),
-    ("transfer/sabul/src/session.rs", "request_files", 74),
     ("transfer/sabul/src/session.rs", "serve_on", 76),
     ("transfer/sabul/src/session/attest.rs", "all", 74),
     ("transfer/sabul/src/transfer/progress.rs", "ProgressState", 25),

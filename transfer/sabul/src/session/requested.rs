@@ -69,8 +69,21 @@ pub(super) struct RequestGate {
 }
 
 impl RequestGate {
+    /// Checks the entries of a request for these sources, or for the names of a selection.
+    pub(super) fn of_request(
+        options: &TransferOptions,
+        sources: &[Vec<u8>],
+        recursive: bool,
+        selected: Option<SentNames>,
+    ) -> Self {
+        let requested = RequestedEntries::new(sources, recursive, Extras::of(options));
+        let is_all = options.rules.is_empty();
+        let requested = if is_all { requested.each_of(sources) } else { requested };
+        Self::new(options, requested.with_range(options.range).with_selection(selected))
+    }
+
     /// Checks the entries of a request with these options.
-    pub(super) fn new(options: &TransferOptions, requested: RequestedEntries) -> Self {
+    fn new(options: &TransferOptions, requested: RequestedEntries) -> Self {
         Self { chmod: options.chmod.clone(), new_names: options.new_names, requested }
     }
 }
@@ -203,6 +216,29 @@ impl RequestedEntries {
                 Ok(())
             }
         }
+    }
+}
+
+/// Makes the request for files or directories with these options.
+pub(super) fn get_request(
+    sources: Vec<Vec<u8>>,
+    recursive: bool,
+    options: &TransferOptions,
+    selected: bool,
+) -> Request {
+    Request::Get {
+        sources,
+        recursive,
+        rules: options.rules.clone(),
+        ranges: options.range.into_iter().collect(),
+        archive: options.archive_mode,
+        hard_links: options.hard_links,
+        links_out: options.links_out,
+        selected,
+        growing: options.growing,
+        literal: false,
+        state: None,
+        from_end: false,
     }
 }
 
