@@ -20,7 +20,7 @@ pub struct FileEnd {
 
 impl Session {
     /// Returns the facts of a file of the peer with its last bytes, which readers of Parquet and ZIP need first. Takes one
-    /// request, so one round trip, like any short range.
+    /// request, so one round trip, like any short range. The first request of a session takes two.
     ///
     /// The path is never a pattern, and a link is followed as by [`Session::get`].
     ///
