@@ -22,7 +22,7 @@ from .errors import Error
 
 # Bytes of the first read of the end of a file. Readers such as pyarrow begin with the least. The footer of a large file
 # with a hundred columns is about this part of the file.
-_TAIL_BYTES, _TAIL_BYTES_MAX, _TAIL_PART = 2**16, 2**21, 2**13
+TAIL_BYTES, _TAIL_BYTES_MAX, _TAIL_PART = 2**16, 2**21, 2**13
 # Bytes of chunks that are held: of a column in the first row group, and of all: half a second at 1 Gb/s.
 _FIRST_BYTES, _ROOM_BYTES = 2**24, 2**26
 # Row groups by which a reader with several threads may be out of order. A chunk is held until the reader is so many row
@@ -88,12 +88,15 @@ class ParquetCache(BaseCache):  # type: ignore[misc]
         read: Reader,
         footers: dict[object, Footer],
         version: object,
+        tail: bytes = b"",
     ) -> None:
         super().__init__(blocksize, fetcher, size)
         self._read = read
         self._footers = footers
         self._version = version
         self._tail, self._columns = footers.get(version, (b"", None))
+        # Last bytes of the file that are read already.
+        self._known_tail = tail
         # The chunks that are requested, by column and row group: the request, and the position in the request.
         self._ahead: dict[tuple[int, int], tuple[Stream, int]] = {}
         # The last request of each column, and the chunks that were read to their end.
@@ -169,8 +172,8 @@ class ParquetCache(BaseCache):  # type: ignore[misc]
 
     def _read_tail(self) -> None:
         """Reads the footer, and the places of the chunks if the file is Parquet."""
-        tail_bytes = min(max(self.size // _TAIL_PART, _TAIL_BYTES), _TAIL_BYTES_MAX)
-        self._tail = self.fetcher(max(self.size - tail_bytes, 0), self.size)
+        tail_bytes = min(max(self.size // _TAIL_PART, TAIL_BYTES), _TAIL_BYTES_MAX)
+        self._tail = self._known_tail or self.fetcher(max(self.size - tail_bytes, 0), self.size)
         footer_bytes = int.from_bytes(self._tail[-_END_BYTES:-4], "little") + _END_BYTES
         if not self._tail.endswith(b"PAR1") or footer_bytes > self.size:
             return

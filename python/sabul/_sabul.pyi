@@ -131,6 +131,14 @@ class Session:
         self, path: bytes, offset: int, length: int | None, options: Mapping[str, Any], waits: Literal[False]
     ) -> Awaitable[builtins.bytes]: ...
     @overload
+    def stat_with_tail(
+        self, path: bytes, bytes: int, options: Mapping[str, Any], waits: Literal[True]
+    ) -> tuple[_Row, builtins.bytes]: ...
+    @overload
+    def stat_with_tail(
+        self, path: bytes, bytes: int, options: Mapping[str, Any], waits: Literal[False]
+    ) -> Awaitable[tuple[_Row, builtins.bytes]]: ...
+    @overload
     def read_ranges(self, ranges: Sequence[_Range], options: Mapping[str, Any], waits: Literal[True]) -> _Contents: ...
     @overload
     def read_ranges(

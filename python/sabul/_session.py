@@ -248,6 +248,11 @@ class Session(Base):
         rows = self._inner.list([self._path(path)], "itself", True)
         return self._rename(one(entries(rows, None), path))
 
+    def stat_with_tail(self, path: Path, tail_bytes: int = 65536, **options: Unpack[Options]) -> tuple[Entry, bytes]:
+        """Returns the facts of a file and its last bytes, of one version, in one request; links are followed."""
+        row, tail = self._inner.stat_with_tail(self._path(path), tail_bytes, checked(options, Options), True)
+        return self._rename(one(entries([row], None), path)), tail
+
     def mkdir(self, path: Paths, parents: bool = False) -> None:
         """Creates directories; with `parents` also those above, and existing directories are no error."""
         self._inner.make_folders(self._paths(path), parents, True)

@@ -235,6 +235,15 @@ class Session(Base):
             rows = await self._inner.list([self._path(path)], "itself", False)
         return self._rename(one(entries(rows, None), path))
 
+    async def stat_with_tail(
+        self, path: Path, tail_bytes: int = 65536, **options: Unpack[Options]
+    ) -> tuple[Entry, bytes]:
+        """As `sabul.Session.stat_with_tail`."""
+        given = checked(options, Options)
+        async with self._places:
+            row, tail = await self._inner.stat_with_tail(self._path(path), tail_bytes, given, False)
+        return self._rename(one(entries([row], None), path)), tail
+
     async def mkdir(self, path: Paths, parents: bool = False) -> None:
         """As `sabul.Session.mkdir`."""
         async with self._places:

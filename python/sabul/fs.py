@@ -26,7 +26,7 @@ from fsspec.utils import stringify_path
 
 from . import _sabul, aio
 from ._file import Upload
-from ._parquet import Footer, ParquetCache
+from ._parquet import TAIL_BYTES, Footer, ParquetCache
 from ._stream import Stream
 from ._types import Entry, Options, Progress, checked
 from .errors import Error, ExistsError, FailedError, NotFoundError, UnreachableError, UsageError, _of_file
@@ -181,6 +181,19 @@ class SabulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         if facts["type"] == "link" and await self._leads_to_directory(path):
             facts["type"] = "directory"
         return facts
+
+    async def _info_with_tail(self, path: str) -> tuple[dict[str, Any], bytes]:
+        """Returns the facts of a file and its last bytes, which hold the footer of most Parquet files."""
+        for is_last in (False, True):
+            session = await self._session()
+            try:
+                entry, tail = await session.stat_with_tail(path, TAIL_BYTES)
+                return await self._facts(path, entry), tail
+            except UnreachableError:
+                self._lost(session)
+                if is_last:
+                    raise
+        raise AssertionError
 
     async def _ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         path = self._strip_protocol(path)
@@ -530,13 +543,17 @@ class SabulFile(AbstractBufferedFile):  # type: ignore[misc]
         if mode == "xb" and fs.exists(path):
             raise ExistsError(f"'{path}' exists; choose another name, or mode wb")
         self._upload: Upload | None = None
+        is_parquet = mode == "rb" and path.endswith((".parquet", ".pq"))
+        tail = b""
+        if is_parquet:
+            self._details, tail = sync(fs.loop, fs._info_with_tail, path)
         super().__init__(fs, path, mode, *args, **kwargs)
         # All parts that are read are of the version of this time.
         self._mtime_ns: int | None = self.details.get("mtime_ns") if mode == "rb" else None
-        if mode == "rb" and self.path.endswith((".parquet", ".pq")):
+        if is_parquet:
             version = (self.path, self.size, self._mtime_ns)
             self.cache = ParquetCache(
-                self.blocksize, self._fetch_range, self.size, self._read_parts, fs._footers, version
+                self.blocksize, self._fetch_range, self.size, self._read_parts, fs._footers, version, tail
             )
 
     def _fetch_range(self, start: int, end: int) -> bytes:

@@ -192,6 +192,26 @@ impl Session {
         run(py, waits, async move { read(&session, path, &options).await.map(BytesOut) })
     }
 
+    /// Returns the facts of a file and its last bytes, of one version; links are followed.
+    fn stat_with_tail<'py>(
+        &self,
+        py: Python<'py>,
+        path: Vec<u8>,
+        bytes: u64,
+        options: Options,
+        waits: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let session = self.session()?;
+        let options = options.transfer_options()?;
+        run(py, waits, async move {
+            let found = session.stat_with_tail(path.clone(), bytes, &options).await?;
+            Ok((
+                row(Seen { path, outcome: Ok(found.facts), rules: Vec::new() }),
+                BytesOut(found.tail),
+            ))
+        })
+    }
+
     /// Returns byte ranges of files, in one request: path, offset, length or none up to the end, and modification time of
     /// the file if the reader has seen the file. The error of a range takes its place.
     fn read_ranges<'py>(
@@ -391,10 +411,10 @@ async fn read(
     Ok(std::mem::take(&mut *memory.0.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// Splits requested ranges into paths with ranges, and modification times.
 /// Ranges by path, and for each the modification time that its file must have.
 type Named = (Vec<(Vec<u8>, Range)>, Vec<Option<i64>>);
 
+/// Splits requested ranges into paths with ranges, and modification times.
 fn named(ranges: Vec<RangeOfFile>) -> Named {
     let ranges = ranges.into_iter();
     ranges.map(|(path, offset, length, time)| ((path, Range { offset, length }), time)).unzip()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Server
 from distributed import Client, LocalCluster
 from test_sim import SCENARIO
 
@@ -67,3 +68,15 @@ def test_a_sweep_that_is_started_again_runs_only_the_missing_combinations(
 def test_values_without_elements_are_refused() -> None:
     with pytest.raises(sabul.UsageError, match="seed has no values"):
         sabul.dask.sweep(SCENARIO, {"seed": []})
+
+
+def test_worker_processes_of_a_cluster_read_remote_tables(server: Server, folder: Path) -> None:
+    dataframe = pytest.importorskip("dask.dataframe")
+    pandas = pytest.importorskip("pandas")
+    for part in range(6):
+        pandas.DataFrame({"a": range(part, 1000), "b": "x"}).to_parquet(folder / f"{part}.parquet")
+    urls = [f"sabul:///{folder.name}/{part}.parquet" for part in range(6)]
+    cluster: Any = LocalCluster(n_workers=3, threads_per_worker=2, dashboard_address=None)
+    with cluster, Client(cluster):
+        table = dataframe.read_parquet(urls, storage_options={"ticket_file": str(server.ticket)})
+        assert table["a"].sum().compute() == sum(sum(range(part, 1000)) for part in range(6))

@@ -183,3 +183,20 @@ def test_the_error_of_a_range_takes_its_place(session: sabul.Session, folder: Pa
     with pytest.raises(sabul.UsageError, match="closed"):
         session.close()
         session.read_ranges([(name, 0, 1)])
+
+
+def test_facts_and_last_bytes_of_a_file_come_in_one_request(session: sabul.Session, folder: Path) -> None:
+    (folder / "x[1].bin").write_bytes(bytes(range(250)) * 400)
+    (folder / "link").symlink_to("x[1].bin")
+    name = f"{folder.name}/x[1].bin"
+    entry, tail = session.stat_with_tail(name)
+    assert (entry.path, entry.kind, entry.bytes) == (name, "file", 100_000)
+    assert entry == session.stat(sabul.escape(name))
+    assert tail == (folder / "x[1].bin").read_bytes()[-65536:]
+    assert session.stat_with_tail(name, 3)[1] == bytes([247, 248, 249])
+    assert len(session.stat_with_tail(name, 1_000_000)[1]) == 100_000
+    assert session.stat_with_tail(f"{folder.name}/link", 3)[0].bytes == 100_000
+    with pytest.raises(sabul.NotFoundError):
+        session.stat_with_tail(f"{folder.name}/x?1?.bin")
+    with pytest.raises(sabul.FailedError):
+        session.stat_with_tail(folder.name)
