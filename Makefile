@@ -48,13 +48,14 @@ publish-check: ## check that every crate can be published; VERIFY= also builds e
 demo: needs build ## send one file by TCP and by sabul over an emulated path, with and without loss; page in target/demo.html
 	$(SABUL) demo --page $(TARGET_DIR)/demo.html
 
-test: needs format lint unit interrupted synced replicated killed queued receipts doc ## check format, lints and documentation, run every test without root
+test: needs format lint unit interrupted synced replicated killed queued receipts python-tests doc ## check format, lints and documentation, run every test without root
 
 format:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt $(QUINN_FLAGS) --check
 	$(CARGO) fmt $(FUZZ_FLAGS) --check
 	$(CARGO) fmt $(INSTRUCTIONS_FLAGS) --check
+	$(CARGO) fmt --manifest-path sql/Cargo.toml --check
 
 # FEATURES adds options with Cargo features; .ci/run uses FEATURES to check, document and build all once.
 lint:
@@ -98,9 +99,19 @@ joins: tested ## compare JOINS=40 drawn joins with DuckDB, some with a killed so
 receipts: tested ## check receipts with sha256sum, b3sum and ssh-keygen; skipped without them (part of test)
 	SABUL=$(TESTED) tests/receipts.py
 
-.PHONY: python
+.PHONY: python python-tests python-build
 python: $(PROGRAM) ## build the Python wheel and test the installed wheel; needs python3 and a package registry
 	CARGO_TARGET_DIR="$(abspath $(TARGET_DIR))" python/test.sh $(SABUL)
+
+python-tests: tested ## the same without full optimisation; skipped without venv of Python or a package registry (part of test)
+	CARGO_TARGET_DIR="$(abspath $(TARGET_DIR))" PROFILE=dev OUT=$(TARGET_DIR)/wheel MAY_SKIP=1 python/test.sh $(TESTED)
+
+python-build:
+	$(CARGO) build $(CARGOFLAGS) --manifest-path python/Cargo.toml --target-dir $(TARGET_DIR)
+
+.PHONY: test-sql
+test-sql: tested ## build and test the tables for DataFusion in sql, a workspace that takes minutes to build
+	SABUL=$(abspath $(TESTED)) $(CARGO) test $(CARGOFLAGS) --manifest-path sql/Cargo.toml --target-dir $(TARGET_DIR)/sql
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps $(FEATURES)
