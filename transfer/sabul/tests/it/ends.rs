@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use sabul::files::{SeenKind, View};
 use sabul::{FailureCode, TransferOptions};
@@ -88,11 +89,13 @@ fn facts_and_tail_are_of_one_version_of_the_file() {
     let writer = std::thread::spawn(move || {
         for version in (1..=200).cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
             write(version).unwrap();
+            std::thread::sleep(Duration::from_millis(2));
         }
     });
     with_session(root.path(), |session| async move {
         let mut versions = BTreeSet::new();
-        for _ in 0..10 {
+        // Ends with the time limit of the test if reads never succeed.
+        while versions.len() < 5 {
             let (paths, options) = (vec![b"f".to_vec(); 20], TransferOptions::default());
             for end in session.stat_with_tails(paths, 64, &options).await.unwrap() {
                 match end {
@@ -105,7 +108,6 @@ fn facts_and_tail_are_of_one_version_of_the_file() {
                 }
             }
         }
-        assert!(versions.len() > 1, "only the versions {versions:?}");
     });
     is_over.store(true, Ordering::Relaxed);
     writer.join().unwrap();
