@@ -93,11 +93,16 @@ class _RawWriter(io.RawIOBase):
         return True
 
     def write(self, content: Any, /) -> int:
-        part = memoryview(content).cast("B")[:_PIECE_BYTES_MAX]
-        # The buffer of a discarded file goes nowhere.
-        if not self._is_discarded:
-            self._upload.write(bytes(part))
-        return len(part)
+        try:
+            part = memoryview(content).cast("B")[:_PIECE_BYTES_MAX]
+            # The buffer of a discarded file goes nowhere.
+            if not self._is_discarded:
+                self._upload.write(bytes(part))
+            return len(part)
+        except BaseException:
+            # The buffer would be sent again, and nobody knows whether this part was sent.
+            self._upload.discard()
+            raise
 
     def close(self) -> None:
         if self.closed:
@@ -130,6 +135,25 @@ class Writer(io.BufferedWriter):
         """Closes the file, which does not appear at the server."""
         self._raw.discard()
         self.close()
+
+    def flush(self) -> None:
+        """Sends the collected bytes. An exception ends the upload, and the file does not appear."""
+        try:
+            super().flush()
+        except BaseException:
+            self._raw._upload.discard()
+            raise
+
+    def close(self) -> None:
+        """Returns when the server has all bytes and the file has its name."""
+        if not self.closed:
+            # `super().close` ends the upload in order although a signal interrupts its flush.
+            try:
+                self.flush()
+            except BaseException:
+                self.discard()
+                raise
+        super().close()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

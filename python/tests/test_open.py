@@ -9,6 +9,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,30 @@ def test_an_exception_leaves_no_file(session: sabul.Session, folder: Path) -> No
     assert (folder / "forked").read_bytes() == b"somemore"
     (folder / "forked").unlink()
     # The session is of use afterwards.
+    session.put_bytes(b"x", f"{folder.name}/last")
+    assert sorted(path.name for path in folder.iterdir()) == ["last", "old"]
+    assert (folder / "old").read_text() == "old"
+
+
+def test_an_interrupted_close_leaves_no_file(
+    session: sabul.Session, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "old").write_text("old")
+    for name in ("new", "old"):
+        for finish in (io.BufferedWriter.close, io.BufferedWriter.flush):
+            file = session.open(f"{folder.name}/{name}", "wb")
+            file.write(b"some")
+
+            # Ctrl-C while Python runs, before the bytes are sent.
+            def interrupted(_: bytes) -> None:
+                raise KeyboardInterrupt
+
+            with monkeypatch.context() as patch:
+                patch.setattr(file._raw._upload, "write", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    getattr(file, finish.__name__)()
+            with suppress(sabul.Error):
+                file.close()
     session.put_bytes(b"x", f"{folder.name}/last")
     assert sorted(path.name for path in folder.iterdir()) == ["last", "old"]
     assert (folder / "old").read_text() == "old"
