@@ -18,7 +18,7 @@ import logging
 import secrets
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakValueDictionary
@@ -49,6 +49,9 @@ _HINT = "sabul-hint"
 _READY, _CONNECT = "ready", "connect"
 # Bytes in one call of the extension module.
 _PIECE_BYTES = 1 << 20
+# Seconds between looks at the connection of a message, while a stream of the message is under way. Ours: the last
+# confirmation of a stream may arrive after the end of its connection.
+_LOOK_S = 1.0
 # Seconds until a peer that cannot be reached is tried again.
 _RETRY_S = 60.0
 
@@ -134,11 +137,11 @@ class _Framed(Comm):  # type: ignore[misc]
         await super().write({_STREAM: name, "frames": small, "large": [(at, sizes[at]) for at in large]})
         if large:
             with self._aborted_by_errors():
-                writer = await end.send(name)
+                writer = await self._while_open(end.send(name))
                 try:
                     for piece in _pieces(frames[at] for at in large):
-                        await writer.write(piece)
-                    await writer.finish()
+                        await self._while_open(writer.write(piece))
+                    await self._while_open(writer.finish())
                 finally:
                     # Without effect after `finish`.
                     writer.cancel()
@@ -165,7 +168,7 @@ class _Framed(Comm):  # type: ignore[misc]
                 end = self.listener or await self._connect()
                 if end is None:
                     raise CommClosedError(f"in {self}: the peer sends a stream, and sabul cannot connect to the peer")
-                found = await end.receive(message[_STREAM], [size for _, size in large])
+                found = await self._while_open(end.receive(message[_STREAM], [size for _, size in large]))
             for (at, _), frame in zip(large, found, strict=True):
                 frames[at] = frame
         return await from_frames(
@@ -214,6 +217,20 @@ class _Framed(Comm):  # type: ignore[misc]
 
     def _is_near(self) -> bool:
         return bool(self.same_host) and not _setting("same-host", False)
+
+    async def _while_open(self, part: Awaitable[Any]) -> Any:
+        """Returns the result of a part of a stream. Raises CommClosedError if the connection is closed meanwhile:
+        the peer then does not read the message, and so never takes or opens the stream."""
+        task = asyncio.ensure_future(part)
+        was_closed = False
+        try:
+            while not (await asyncio.wait({task}, timeout=_LOOK_S))[0]:
+                if was_closed:
+                    raise CommClosedError(f"in {self}: the connection was closed before all frames of a message")
+                was_closed = self.closed()
+            return task.result()
+        finally:
+            task.cancel()
 
     @contextmanager
     def _aborted_by_errors(self) -> Iterator[None]:

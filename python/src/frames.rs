@@ -7,7 +7,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -29,8 +28,6 @@ use crate::runtime::{OfProcess, run, runtime};
 const WAITING_MAX: usize = 2 * STREAMS_MAX;
 /// Streams of a session at the same time. Ours: half of the requests that a server answers at the same time.
 const STREAMS_MAX: usize = 8;
-/// Longest time from a message to its stream. Ours: several losses on a long path.
-const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Memory that is reserved before the bytes of a frame arrive. Ours.
 const RESERVED_MAX: u64 = 1 << 20;
 
@@ -46,17 +43,9 @@ impl Arrivals {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the stream of this name.
-    async fn take(&self, name: &str) -> Result<StreamRequest, Fault> {
-        tokio::time::timeout(ARRIVAL_TIMEOUT, self.arrived(name)).await.map_err(|_| {
-            Fault::failed(format!(
-                "the peer opened no stream within {} s",
-                ARRIVAL_TIMEOUT.as_secs()
-            ))
-        })
-    }
-
-    async fn arrived(&self, name: &str) -> StreamRequest {
+    /// Waits for the stream of this name, however long: streams before it may be slow. The caller drops the future when the
+    /// connection of the message has ended.
+    async fn take(&self, name: &str) -> StreamRequest {
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -174,7 +163,7 @@ impl FrameListener {
     fn send<'py>(&self, py: Python<'py>, name: String) -> PyResult<Bound<'py, PyAny>> {
         let arrivals = Arc::clone(&self.inner.get()?.arrivals);
         run(py, false, async move {
-            Ok(FrameWriter::new(arrivals.take(&name).await?.accept_sender()?, None))
+            Ok(FrameWriter::new(arrivals.take(&name).await.accept_sender()?, None))
         })
     }
 
@@ -189,7 +178,7 @@ impl FrameListener {
         run(
             py,
             false,
-            async move { read(arrivals.take(&name).await?.accept_receiver()?, sizes).await },
+            async move { read(arrivals.take(&name).await.accept_receiver()?, sizes).await },
         )
     }
 }

@@ -214,6 +214,24 @@ def test_a_cancelled_writer_ends_the_message_at_the_reader_with_an_error() -> No
     run(test)
 
 
+def test_a_peer_that_closes_before_it_reads_ends_the_message_with_an_error() -> None:
+    async def test() -> None:
+        for is_near in (True, False):
+            async with pair() as (near, far):
+                await exchange(near, far, {"x": to_serialize(table(1))})
+                await exchange(far, near, "ready")
+                sender, receiver = (near, far) if is_near else (far, near)
+                writing = asyncio.create_task(sender.write({"x": to_serialize(table(1))}))
+                await asyncio.sleep(0.5)
+                assert not writing.done()
+                receiver.abort()
+                with pytest.raises(core.CommClosedError):
+                    await asyncio.wait_for(writing, 15)
+                assert sender.closed()
+
+    run(test)
+
+
 def test_clusters_with_certificates_use_tls(streamed: list[int]) -> None:
     pytest.importorskip("cryptography")
     security = Security.temporary()
