@@ -363,18 +363,21 @@ fn terms(request: &Request) -> Result<Terms, JoinError> {
     Ok(terms)
 }
 
-/// Divides a name of the result, `COLUMN_TABLE`, into both, unless a table has a column of this name.
+/// Divides a name of the result, `COLUMN_TABLE`, into both, unless a table has a column of this name. Only columns that
+/// several tables have get such a name. A name with two meanings stays, and no table has the name.
 fn name_table(tables: &[Table], column: &mut Column) {
     let Column { table: None, name } = column else { return };
-    if tables.iter().any(|table| table.schema.index_of(name).is_ok()) {
+    let with = |name: &str| tables.iter().filter(|it| it.schema.index_of(name).is_ok()).count();
+    if with(name) > 0 {
         return;
     }
-    for table in tables {
-        let rest = name.strip_suffix(&table.name).and_then(|rest| rest.strip_suffix('_'));
-        if let Some(found) = rest.filter(|rest| table.schema.index_of(rest).is_ok()) {
-            *column = Column { table: Some(table.name.clone()), name: found.to_owned() };
-            return;
-        }
+    let meanings = tables.iter().filter_map(|table| {
+        let rest = name.strip_suffix(&table.name)?.strip_suffix('_')?;
+        let is_of_table = table.schema.index_of(rest).is_ok() && with(rest) > 1;
+        is_of_table.then(|| Column { table: Some(table.name.clone()), name: rest.to_owned() })
+    });
+    if let [meaning] = &meanings.collect::<Vec<_>>()[..] {
+        *column = meaning.clone();
     }
 }
 
@@ -566,6 +569,39 @@ mod tests {
             assert_eq!((counts, plan.conditions.len()), (before, after), "{kind:?} {condition}");
             assert_eq!(columns(&plan), ["x"], "{condition}");
         }
+    }
+
+    /// Request for a join of tables with these columns of integers.
+    fn of_tables(tables: &[(&str, &[&str])], condition: &str) -> Request {
+        let table = |(name, columns): &(&str, &[&str])| {
+            let fields = columns.iter().map(|name| Field::new(*name, DataType::Int64, true));
+            let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+            Table { name: (*name).to_owned(), schema }
+        };
+        let tables = tables.iter().map(table).collect();
+        Request { tables, ..request(Some(condition), None) }
+    }
+
+    #[test]
+    fn a_name_of_the_result_means_the_column_with_this_name() {
+        let plan = |tables: &[(&str, &[&str])], condition| {
+            let plan = Plan::new(&of_tables(tables, condition))?;
+            let conditions = plan.inputs.iter().map(|input| input.conditions.len());
+            Ok::<_, JoinError>((columns(&plan), conditions.collect::<Vec<_>>()))
+        };
+        // `v_a_b` is column `v` of `a_b`, and not column `v_a` of `b`.
+        let tables = [("b", &["k", "v", "v_a"][..]), ("a_b", &["k", "v"])];
+        let names = ["k", "v_b", "v_a", "v_a_b"].map(ToOwned::to_owned).to_vec();
+        assert_eq!(plan(&tables, "v_a_b > 3").unwrap(), (names, vec![0, 1]));
+        // No column of the result has this name.
+        plan(&tables, "v_a_b_b > 3").unwrap_err();
+        plan(&[("a", &["k", "x"]), ("b", &["k", "y"])], "x_a > 3").unwrap_err();
+        // Two columns would have the name.
+        let tables = [("b", &["k", "v", "v_a"][..]), ("a_b", &["k", "v"]), ("c", &["k", "v_a"])];
+        let mut request = of_tables(&tables, "v_a_b > 3");
+        request.select = Some(vec!["a_b.v".to_owned()]);
+        let error = Plan::new(&request).unwrap_err().to_string();
+        assert!(error.contains("no table has the column 'v_a_b'"), "{error}");
     }
 
     #[test]
