@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import io
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
@@ -40,6 +41,10 @@ Contents: TypeAlias = list[bytes | Error]
 # Ours: open files of a session whose requests wait for their reader. The server answers at most 16 requests at a time.
 READERS_MAX = 6
 
+# A special character of patterns with a backslash, and names that are no pattern, with and without such backslashes.
+_QUOTED = re.compile(rb"\\([*?\[\]{}\\])")
+_NAME = re.compile(rb"[^*?\[{\\]*|(?:[^*?\[\]{}\\]|\\[*?\[\]{}\\])*")
+
 # Sessions that end with the interpreter.
 _open: WeakSet[Base] = WeakSet()
 
@@ -69,6 +74,17 @@ class Base:
 
     def _paths(self, paths: Paths) -> list[bytes]:
         return [self._path(path) for path in several(paths)]
+
+    def _source(self, path: Path) -> bytes:
+        """Returns a name that may be a pattern. Below the path of the address, a quoted name and a name without special
+        characters have one meaning: that path is no pattern then."""
+        found = encode(path)
+        if not self._base or found.startswith(b"/") or not _NAME.fullmatch(found):
+            return self._path(path)
+        return _sabul.escape(self._path(_QUOTED.sub(rb"\1", found)))
+
+    def _sources(self, paths: Paths) -> list[bytes]:
+        return [self._source(path) for path in several(paths)]
 
     def _rename(self, entry: Entry) -> Entry:
         """Returns the entry with its path relative to the path of the address."""
@@ -176,7 +192,7 @@ class Session(Base):
         Raises an `Error` with a `report` if a file failed; the others arrived.
         """
         given = checked(options, Options)
-        transfer = self._inner.get(self._paths(src), os.fsdecode(dst), recursive, given, True)
+        transfer = self._inner.get(self._sources(src), os.fsdecode(dst), recursive, given, True)
         return Report._of(follow(transfer, progress))
 
     def put_bytes(self, content: bytes, dst: Path, **options: Unpack[Options]) -> Report:
@@ -206,7 +222,7 @@ class Session(Base):
 
         An `offset` behind the end of the file raises.
         """
-        return self._inner.read(self._path(path), offset, length, checked(options, Options), True)
+        return self._inner.read(self._source(path), offset, length, checked(options, Options), True)
 
     cat = read
 
@@ -240,12 +256,12 @@ class Session(Base):
 
         An entry that cannot be examined raises, or is passed to `onerror`.
         """
-        rows = self._inner.list(self._paths(path), "all" if recursive else "content", True)
+        rows = self._inner.list(self._sources(path), "all" if recursive else "content", True)
         return [self._rename(entry) for entry in entries(rows, onerror)]
 
     def stat(self, path: Path) -> Entry:
         """Returns the facts of a file, directory or link; links are not followed."""
-        rows = self._inner.list([self._path(path)], "itself", True)
+        rows = self._inner.list([self._source(path)], "itself", True)
         return self._rename(one(entries(rows, None), path))
 
     def stat_with_tail(self, path: Path, tail_bytes: int = 65536, **options: Unpack[Options]) -> tuple[Entry, bytes]:

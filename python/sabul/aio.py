@@ -143,7 +143,7 @@ class Session(Base):
 
     def get(self, src: Paths, dst: Path, recursive: bool = False, **options: Unpack[Options]) -> Transfer:
         """As `sabul.Session.get`."""
-        arguments = self._paths(src), os.fsdecode(dst), recursive, checked(options, Options)
+        arguments = self._sources(src), os.fsdecode(dst), recursive, checked(options, Options)
         return Transfer(lambda: self._inner.get(*arguments, False), places=self._places)
 
     async def put_bytes(self, content: bytes, dst: Path, **options: Unpack[Options]) -> Report:
@@ -176,7 +176,7 @@ class Session(Base):
         """As `sabul.Session.read`."""
         given = checked(options, Options)
         async with self._places:
-            return await self._inner.read(self._path(path), offset, length, given, False)
+            return await self._inner.read(self._source(path), offset, length, given, False)
 
     cat = read
 
@@ -226,13 +226,13 @@ class Session(Base):
     ) -> Entries:
         """As `sabul.Session.list`."""
         async with self._places:
-            rows = await self._inner.list(self._paths(path), "all" if recursive else "content", False)
+            rows = await self._inner.list(self._sources(path), "all" if recursive else "content", False)
         return [self._rename(entry) for entry in entries(rows, onerror)]
 
     async def stat(self, path: Path) -> Entry:
         """As `sabul.Session.stat`."""
         async with self._places:
-            rows = await self._inner.list([self._path(path)], "itself", False)
+            rows = await self._inner.list([self._source(path)], "itself", False)
         return self._rename(one(entries(rows, None), path))
 
     async def stat_with_tail(

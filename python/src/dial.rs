@@ -109,13 +109,10 @@ pub(crate) fn split<'py>(
     Ok(Some((OsString::from_vec(address), PyBytes::new(py, &remote.path))))
 }
 
-/// Returns a pattern that matches only this path. A path that is no UTF-8 is no pattern and is returned unchanged.
+/// Returns the path with its special characters quoted, which means only this path.
 #[pyfunction]
 pub(crate) fn escape<'py>(py: Python<'py>, path: &[u8]) -> Bound<'py, PyBytes> {
-    match std::str::from_utf8(path) {
-        Ok(_) => PyBytes::new(py, &escape_pattern(path)),
-        Err(_) => PyBytes::new(py, path),
-    }
+    PyBytes::new(py, &escape_pattern(path))
 }
 
 async fn dial(server: Server, reach: Reach) -> Result<sabul::Session, Fault> {

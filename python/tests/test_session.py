@@ -124,6 +124,33 @@ def test_an_address_with_a_path_is_the_base_of_all_paths(server: Server, folder:
     assert list(folder.iterdir()) == []
 
 
+def test_a_path_in_the_address_is_no_pattern_for_names(server: Server, folder: Path, tmp_path: Path) -> None:
+    for name in ("d1/report[1].csv", "d1/missing", "d[1]/report[1].csv", "d[1]/]"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(name)
+    with sabul.connect(f"sabul:///{folder.name}/d[1]", ticket_file=server.ticket) as session:
+        for name in ("report[1].csv", "]"):
+            for exact in (sabul.escape(name), name):
+                session.get(exact, tmp_path / "got")
+                assert (tmp_path / "got").read_text() == f"d[1]/{name}" == session.read(exact).decode()
+                assert session.stat(exact).path == name
+        assert sorted(entry.path for entry in session.list()) == ["]", "report[1].csv"]
+        for act in (session.read, session.stat, session.list):
+            with pytest.raises(sabul.NotFoundError):
+                act("missing")
+
+
+def test_names_that_look_quoted_are_quoted_again(session: sabul.Session, folder: Path, tmp_path: Path) -> None:
+    base = os.fsencode(folder.name)
+    for other, name in ((b"\xe9[1]", b"\xe9\\[1\\]"), (b"e[1]", b"e\\[1\\]")):
+        for path in (other, name):
+            made(Path(os.fsdecode(os.fsencode(folder) + b"/" + path)), len(path))
+        exact = sabul.escape(os.fsdecode(base + b"/" + name))
+        assert session.stat(exact).bytes == len(session.read(exact)) == len(name)
+        session.get(exact, tmp_path / "got")
+        assert (tmp_path / "got").stat().st_size == len(name)
+
+
 def test_the_progress_ends_with_all_bytes(session: sabul.Session, folder: Path, tmp_path: Path) -> None:
     content = made(tmp_path / "a", 8_000_000)
     seen: list[sabul.Progress] = []
