@@ -46,10 +46,10 @@ impl Join {
         let mut command = Command::new(&self.program);
         command.arg("join").args(&self.arguments).args(["-q", "-o", "-"]);
         if let Some(columns) = columns {
-            command.arg("--select").arg(columns.join(","));
+            command.arg(format!("--select={}", columns.join(",")));
         }
         if let Some(condition) = condition {
-            command.arg("--where").arg(condition);
+            command.arg(format!("--where={condition}"));
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Rows::of(command.kill_on_drop(true).spawn()?)

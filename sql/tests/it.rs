@@ -27,8 +27,11 @@ fn tables() -> TempDir {
     let visits =
         "user,bytes,note\n1,10,a\n1,20,b\n2,5,a\n2,7,\n3,100,it's\n3,1,a\n4,50,b\n4,60,b\n";
     fs::write(folder.path().join("visits.csv"), visits).unwrap();
-    fs::write(folder.path().join("users.csv"), "user,name,note\n1,Ada,x\n2,Bob,y\n3,Eve,\n")
-        .unwrap();
+    fs::write(
+        folder.path().join("users.csv"),
+        "user,name,note,-n\n1,Ada,x,1\n2,Bob,y,2\n3,Eve,,3\n",
+    )
+    .unwrap();
     folder
 }
 
@@ -88,6 +91,7 @@ async fn queries_have_the_answers_of_sql() {
         ("SELECT bytes FROM joined WHERE user IN (1, 3) AND NOT bytes > 10 ORDER BY 1", "1 10"),
         ("SELECT count(*) FROM joined a JOIN joined b ON a.name = b.name", "12"),
         ("SELECT bytes FROM joined WHERE bytes > 1000", ""),
+        ("SELECT \"-n\" FROM joined WHERE \"-n\" > 2", "3 3"),
         ("SELECT count(*) FROM (SELECT * FROM joined LIMIT 2)", "2"),
     ] {
         let answer = answer_to(&program(), &arguments(folder.path()), query).await;
@@ -104,11 +108,11 @@ async fn needed_columns_and_conditions_reach_the_join() {
     assert_eq!(answer_to(&recording, &arguments(folder.path()), query).await.as_deref(), Ok("Eve"));
     let record = fs::read_to_string(folder.path().join("arguments")).unwrap();
     let last = record.lines().last().unwrap();
-    let condition = last.split("--where ").nth(1).unwrap();
+    let condition = last.split("--where=").nth(1).unwrap();
     let mut terms: Vec<_> = condition.split(" AND ").collect();
     terms.sort_unstable();
     assert_eq!(terms, ["\"bytes\" > 15", "\"note_visits\" <> 'b'"], "{last}");
-    let select = last.split("--select ").nth(1).unwrap().split(' ').next().unwrap();
+    let select = last.split("--select=").nth(1).unwrap().split(' ').next().unwrap();
     let mut columns: Vec<_> = select.split(',').collect();
     columns.sort_unstable();
     assert_eq!(columns, ["bytes", "name", "note_visits"], "{last}");
