@@ -146,9 +146,11 @@ scripts-lab-3:
 	tests/queue_power.py
 	tests/netns.sh
 	tests/ssh.sh
+	CUT_S=3 tests/cut_reads.sh
 
 cuts: build ## interrupt copies between namespaces, KILLS=200 CUTS=50; needs root and iproute2; half an hour
 	tests/cuts.sh $(or $(KILLS),200) $(or $(CUTS),50)
+	tests/cut_reads.sh
 
 carriers: build ## end single carriers of COPIES=200 copies between namespaces; needs root, iproute2 and nftables
 	tests/carriers.py $(or $(COPIES),200)
