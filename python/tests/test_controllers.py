@@ -239,8 +239,12 @@ def test_a_transfer_refuses_the_name(server: Server, tmp_path: Path) -> None:
 
 
 ENDLESS = """
+import signal
 import threading
 from sabul import sim
+
+# A parent that runs in the background may have SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 begins = threading.Event()
 
