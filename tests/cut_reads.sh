@@ -5,6 +5,7 @@
 # Needs root and iproute2; SABUL is the program. Takes 1.5 minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tests/switch.sh
 sabul=$(realpath "${SABUL:-target/release/sabul}")
 cut_s=${CUT_S:-20}
 near=sabul-$$-near far=sabul-$$-far middle=sabul-$$-middle
@@ -24,21 +25,7 @@ fail() {
     exit 1
 }
 
-# Both ends are connected to a switch in the middle; after a cut there, the carrier at the ends stays up.
-for ns in "$near" "$far" "$middle"; do ip netns add "$ns"; done
-ip -n "$middle" link add switch type bridge
-ip -n "$middle" link set switch up
-for end in near far; do
-    ip link add "$end" netns "${!end}" type veth peer name "to-$end" netns "$middle"
-    ip -n "${!end}" link set lo up
-    ip -n "${!end}" link set "$end" up
-    ip -n "$middle" link set "to-$end" master switch up
-    ip netns exec "$middle" tc qdisc add dev "to-$end" root tbf rate 40Mbit burst 256k latency 20ms
-done
-ip -n "$near" addr add 10.79.0.1/24 dev near
-ip -n "$far" addr add 10.79.0.2/24 dev far
-pull() { ip -n "$middle" link set to-far nomaster; }
-plug() { ip -n "$middle" link set to-far master switch; }
+connect_ends 40M
 
 cd "$work"
 mkdir root

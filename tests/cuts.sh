@@ -10,6 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/copies.sh
+. tests/switch.sh
 
 kills=${1:-8}
 cuts=${2:-4}
@@ -37,21 +38,7 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Both ends are connected to a switch in the middle; after a cut there, the carrier at the ends stays up.
-for ns in "$near" "$far" "$middle"; do ip netns add "$ns"; done
-ip -n "$middle" link add switch type bridge
-ip -n "$middle" link set switch up
-for end in near far; do
-    ip link add "$end" netns "${!end}" type veth peer name "to-$end" netns "$middle"
-    ip -n "${!end}" link set lo up
-    ip -n "${!end}" link set "$end" up
-    ip -n "$middle" link set "to-$end" master switch up
-    ip netns exec "$middle" tc qdisc add dev "to-$end" root tbf rate "${rate}bit" burst 256k latency 20ms
-done
-ip -n "$near" addr add 10.79.0.1/24 dev near
-ip -n "$far" addr add 10.79.0.2/24 dev far
-pull() { ip -n "$middle" link set to-far nomaster; }
-plug() { ip -n "$middle" link set to-far master switch; }
+connect_ends "$rate"
 cd "$work"
 
 fail() {
