@@ -19,6 +19,7 @@ RUNS ?= 4
 SECONDS ?= 10
 VERIFY ?= --no-verify
 MUTANTS ?= 300
+MAY_SKIP ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help needs build install dist publish-check demo test format lint unit interrupted synced replicated killed queued site receipts joins doc test-lab lint-lab \
@@ -104,7 +105,7 @@ python: $(PROGRAM) ## build the Python wheel and test the installed wheel; needs
 	CARGO_TARGET_DIR="$(abspath $(TARGET_DIR))" python/test.sh $(SABUL)
 
 python-tests: tested ## the same without full optimisation; skipped without venv of Python or a package registry (part of test)
-	CARGO_TARGET_DIR="$(abspath $(TARGET_DIR))" PROFILE=dev OUT=$(TARGET_DIR)/wheel MAY_SKIP=1 python/test.sh $(TESTED)
+	CARGO_TARGET_DIR="$(abspath $(TARGET_DIR))" PROFILE=dev OUT=$(TARGET_DIR)/wheel MAY_SKIP=$(MAY_SKIP) python/test.sh $(TESTED)
 
 python-build:
 	$(CARGO) build $(CARGOFLAGS) --manifest-path python/Cargo.toml --target-dir $(TARGET_DIR)
